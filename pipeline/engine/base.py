@@ -1,0 +1,113 @@
+"""The engine's contract: submit sample tasks, hear tokens and completions, cancel, close.
+
+An engine runs on its own thread. Every accepted task ends in exactly one ``done``, whatever happens to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from pipeline.events import ErrorInfo, FinishReason, Message
+
+
+class TaskKey(NamedTuple):
+    """A sample's identity."""
+
+    request_id: str
+    run: int
+    sample_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How the tokens of one sample are drawn.
+
+    Attributes:
+        temperature: 0 is greedy.
+        top_p: nucleus, in (0, 1].
+        top_k: 0 is off.
+        max_new_tokens: upper bound; the room left in the context may make it smaller.
+        seed: ``None`` draws a random one, which the completion reports.
+        stop: texts that end the sample and are not part of it.
+    """
+
+    temperature: float = 0.5
+    top_p: float = 1.0
+    top_k: int = 0
+    max_new_tokens: int = 256
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationTask:
+    """One sample to draw.
+
+    Attributes:
+        key: identity; a key that runs already is not accepted twice.
+        messages: the prompt as chat turns; tasks with equal messages share one prefill.
+        deadline: unix time in seconds after which the sample ends with what it has (``timeout``).
+    """
+
+    key: TaskKey
+    messages: tuple[Message, ...]
+    params: SamplingParams
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """How one sample ended. Times are unix seconds."""
+
+    key: TaskKey
+    text: str
+    finish_reason: FinishReason
+    prompt_tokens: int
+    completion_tokens: int
+    mean_logprob: float | None
+    seed: int | None
+    started_at: float
+    first_token_at: float | None
+    finished_at: float
+    error: ErrorInfo | None = None
+
+
+class EngineListener(Protocol):
+    """Called on the engine's thread; must be quick and must not raise."""
+
+    def tokens(self, key: TaskKey, text: str) -> None:
+        """New text of a running sample; all pieces joined are the completion's text."""
+        ...
+
+    def done(self, completion: Completion) -> None:
+        """A sample has ended; called once for each accepted task."""
+        ...
+
+
+class Engine(Protocol):
+    """What the worker needs of an engine."""
+
+    def start(self, listener: EngineListener) -> None:
+        """Load the model and warm up; returns when ready.
+
+        Raises:
+            ModelLoadError: says what is wrong with the model.
+        """
+        ...
+
+    def submit(self, task: GenerationTask) -> bool:
+        """Queue a task; ``False`` when its key is already queued or running. Never blocks."""
+        ...
+
+    def cancel(self, key: TaskKey) -> None:
+        """End a task as ``cancelled`` with the text so far; an unknown key is harmless."""
+        ...
+
+    def capacity(self) -> int:
+        """How many more tasks would start at once: free rows less tasks that wait."""
+        ...
+
+    def close(self) -> None:
+        """Stop the thread; tasks that still run end as ``cancelled``."""
+        ...

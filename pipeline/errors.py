@@ -1,0 +1,135 @@
+"""Every error that Tallystream raises on purpose.
+
+TallystreamError
+├── ConfigError                 the settings are wrong; fix them and start again
+├── MissingDependencyError      a program or package is not installed
+├── InvalidRequestError         the request is wrong; names the field (HTTP 422)
+│   ├── PromptTooLongError      does not fit the model's context
+│   └── PayloadTooLargeError    does not fit a Kafka record (HTTP 413)
+├── DecodeError                 these bytes are not an event of ours; goes to dead-letters
+│   ├── TooShortError
+│   ├── BadMagicError
+│   ├── UnknownSchemaError
+│   ├── TrailingBytesError
+│   └── WrongPartitionError     decodable, but not where its priority and id put it
+├── DependencyDownError         a server is away; wait and retry, lose nothing (HTTP 503)
+│   ├── BrokerDownError
+│   └── RegistryDownError
+├── FencedError                 a newer owner has taken over; reopen, never patch
+├── EngineError                 a model could not be loaded or run
+│   ├── ModelLoadError
+│   └── GenerationError         one sample failed; its neighbours go on
+└── DeliveryError               a callback can not be sent
+    └── ForbiddenUrlError       where it would go is not allowed
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TallystreamError(Exception):
+    """Root of the tree.
+
+    Attributes:
+        code: stable, machine readable, in snake_case.
+        http_status: the status with which it reaches an HTTP client.
+        retriable: whether the same call can work later.
+        field: the field of the input that is at fault, if one is.
+    """
+
+    code: ClassVar[str] = "internal_error"
+    http_status: ClassVar[int] = 500
+    retriable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+
+
+class ConfigError(TallystreamError):
+    code = "bad_config"
+
+
+class MissingDependencyError(TallystreamError):
+    code = "missing_dependency"
+
+
+class InvalidRequestError(TallystreamError):
+    code = "invalid_request"
+    http_status = 422
+
+
+class PromptTooLongError(InvalidRequestError):
+    code = "prompt_too_long"
+
+
+class PayloadTooLargeError(InvalidRequestError):
+    code = "payload_too_large"
+    http_status = 413
+
+
+class DecodeError(TallystreamError):
+    code = "decode_error"
+    http_status = 422
+
+
+class TooShortError(DecodeError):
+    code = "too_short"
+
+
+class BadMagicError(DecodeError):
+    code = "bad_magic"
+
+
+class UnknownSchemaError(DecodeError):
+    code = "unknown_schema"
+
+
+class TrailingBytesError(DecodeError):
+    code = "trailing_bytes"
+
+
+class WrongPartitionError(DecodeError):
+    code = "wrong_partition"
+
+
+class DependencyDownError(TallystreamError):
+    code = "dependency_down"
+    http_status = 503
+    retriable = True
+
+
+class BrokerDownError(DependencyDownError):
+    code = "broker_down"
+
+
+class RegistryDownError(DependencyDownError):
+    code = "registry_down"
+
+
+class FencedError(TallystreamError):
+    code = "fenced"
+    retriable = True
+
+
+class EngineError(TallystreamError):
+    code = "engine_error"
+
+
+class ModelLoadError(EngineError):
+    code = "model_load_failed"
+
+
+class GenerationError(EngineError):
+    code = "generation_failed"
+
+
+class DeliveryError(TallystreamError):
+    code = "delivery_failed"
+
+
+class ForbiddenUrlError(DeliveryError):
+    code = "forbidden_url"
+    http_status = 422

@@ -1,0 +1,384 @@
+"""The typed events, one frozen dataclass for each record in ``schemas/``.
+
+Every time is an integer of milliseconds since 1970-01-01 UTC unless its name says otherwise.
+Identities are deterministic: a sample is (request_id, run, sample_index), a result
+(request_id, run, revision), a delivery the hash of a result's identity and its endpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+PRIORITIES = 6
+DEFAULT_PRIORITY = 3
+
+
+class Mode(StrEnum):
+    """How many samples a request gets and how they are drawn."""
+
+    FAST = "fast"
+    STANDARD = "standard"
+    DEEP = "deep"
+    OPEN = "open"
+
+
+class Kind(StrEnum):
+    """What sort of answer is asked for, which decides how samples are compared."""
+
+    ANSWER = "answer"
+    OPEN = "open"
+    CODE = "code"
+    VISION = "vision"
+
+
+class Role(StrEnum):
+    """What a sample is for: a vote, the early first answer, or a judgement of other samples."""
+
+    ANSWER = "answer"
+    FIRST = "first"
+    REVIEW = "review"
+
+
+class FinishReason(StrEnum):
+    """Why a sample's generation ended."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+class Status(StrEnum):
+    """The state of a request as a client sees it."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    FIRST_ANSWER = "first_answer"
+    DONE = "done"
+    PARTIAL_DONE = "partial_done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    NEEDS_CLARIFICATION = "needs_clarification"
+
+    @property
+    def terminal(self) -> bool:
+        return self not in (Status.PENDING, Status.RUNNING, Status.FIRST_ANSWER)
+
+
+class ControlAction(StrEnum):
+    """What a ``control`` record asks of every hop."""
+
+    CANCEL = "cancel"
+    DECIDED = "decided"
+
+
+class ProgressKind(StrEnum):
+    """What a ``progress`` record tells."""
+
+    STATE = "state"
+    TOKENS = "tokens"
+    VOTES = "votes"
+
+
+class DeliveryState(StrEnum):
+    """Where one callback stands."""
+
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation in the chat format of the model's template."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingOverrides:
+    """What a request changes of its mode's sampling; ``None`` keeps the mode's value."""
+
+    n: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_new_tokens: int | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """Where results go by HTTP POST; the secret itself is never in a record, only its id."""
+
+    url: str
+    secret_id: str = "default"
+    events: tuple[str, ...] = ("done",)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The conversation that a request belongs to."""
+
+    user: str
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceRequest:
+    """One question, as an upstream system produces it on ``requests``."""
+
+    request_id: str
+    prompt: str = ""
+    messages: tuple[Message, ...] = ()
+    created_at: int = 0
+    tenant: str = "default"
+    priority: int = DEFAULT_PRIORITY
+    mode: Mode = Mode.STANDARD
+    kind: Kind = Kind.ANSWER
+    images: tuple[bytes, ...] = ()
+    tests: str | None = None
+    sampling: SamplingOverrides = field(default_factory=SamplingOverrides)
+    deadline_ms: int | None = None
+    callback: Callback | None = None
+    session: Session | None = None
+    run: int = 0
+    replay_id: str | None = None
+    metadata: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorInfo:
+    """A failure that travels in an event: a stable code, a sentence, and whether a retry can help."""
+
+    code: str
+    message: str
+    retriable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTask:
+    """One sample to draw: its index in the request, what it is for, and its own seed."""
+
+    sample_index: int
+    role: Role = Role.ANSWER
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskGroup:
+    """The sample tasks of one request that share one prompt, so the prompt travels and is prefilled once."""
+
+    request_id: str
+    run: int
+    tenant: str
+    priority: int
+    mode: Mode
+    kind: Kind
+    path: str
+    messages: tuple[Message, ...]
+    temperature: float
+    top_p: float
+    max_new_tokens: int
+    created_at: int
+    deadline_at: int
+    tasks: tuple[SampleTask, ...]
+    stop: tuple[str, ...] = ()
+    images: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Sample tasks of one lane that travel together to a worker."""
+
+    batch_id: str
+    lane: int
+    created_at: int
+    groups: tuple[TaskGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The marker that opens a request's window: how many samples to expect, and until when.
+
+    ``error`` is set when the request was refused: the window then closes at once as failed.
+    """
+
+    request_id: str
+    run: int
+    tenant: str
+    priority: int
+    mode: Mode
+    kind: Kind
+    created_at: int
+    opened_at: int
+    deadline_at: int
+    expected: int
+    callback: Callback | None = None
+    metadata: dict[str, str] = field(default_factory=dict[str, str])
+    error: ErrorInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTimings:
+    """When one sample passed each step."""
+
+    queued_at: int
+    started_at: int
+    first_token_at: int | None
+    finished_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One finished sample of a request."""
+
+    request_id: str
+    run: int
+    sample_index: int
+    role: Role
+    path: str
+    text: str
+    finish_reason: FinishReason
+    prompt_tokens: int
+    completion_tokens: int
+    mean_logprob: float | None
+    seed: int | None
+    temperature: float
+    timings: SampleTimings
+    worker: str
+    error: ErrorInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """One group of equal answers."""
+
+    answer: str
+    count: int
+    confidence: float
+    score: float
+    samples: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """One sample as the result explains it: its text, its answer, its group and why it counted or not."""
+
+    sample_index: int
+    role: Role
+    path: str
+    text: str
+    answer: str | None
+    score: float
+    finish_reason: FinishReason
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens spent on a request, and those that an early stop did not have to spend."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    saved_tokens: int
+    samples_expected: int
+    samples_used: int
+
+
+@dataclass(frozen=True, slots=True)
+class HopTimings:
+    """When a request passed each hop."""
+
+    created_at: int
+    opened_at: int
+    first_sample_at: int | None
+    last_sample_at: int | None
+    finished_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The answer to a request, with everything needed to see why it won."""
+
+    request_id: str
+    run: int
+    revision: int
+    status: Status
+    tenant: str
+    priority: int
+    mode: Mode
+    kind: Kind
+    answer: str | None
+    chosen_sample: int | None
+    confidence: float | None
+    votes: tuple[Vote, ...]
+    reasoning: tuple[Chain, ...]
+    usage: Usage
+    timings: HopTimings
+    clarifying_question: str | None = None
+    error: ErrorInfo | None = None
+    callback: Callback | None = None
+    metadata: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One callback and where it stands; ``body`` is made once and sent unchanged at every attempt."""
+
+    delivery_id: str
+    request_id: str
+    run: int
+    revision: int
+    event: str
+    url: str
+    secret_id: str
+    state: DeliveryState
+    attempt: int
+    created_at: int
+    updated_at: int
+    next_due_at: int | None
+    body: bytes
+    status_code: int | None = None
+    error: ErrorInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A word to every hop about one request."""
+
+    request_id: str
+    run: int
+    action: ControlAction
+    at: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What happens to a request while it runs; may be lost, never decides anything."""
+
+    request_id: str
+    run: int
+    kind: ProgressKind
+    at: int
+    status: Status | None = None
+    sample_index: int | None = None
+    text: str = ""
+    votes: tuple[Vote, ...] = ()
+
+
+Event = InferenceRequest | Batch | Opened | Sample | Result | Delivery | Control | Progress
+EVENT_TYPES: tuple[type[Event], ...] = (
+    InferenceRequest,
+    Batch,
+    Opened,
+    Sample,
+    Result,
+    Delivery,
+    Control,
+    Progress,
+)

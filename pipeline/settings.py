@@ -1,0 +1,136 @@
+"""The one settings tree. Every value can be set by an environment variable.
+
+The prefix is ``TALLYSTREAM_`` and ``__`` steps into a section: ``TALLYSTREAM_BOOTSTRAP``,
+``TALLYSTREAM_BATCHING__MAX_BATCH``. Durations are in seconds unless a name ends in ``_ms``.
+"""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from pipeline.errors import ConfigError
+
+
+def _default_home() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "tallystream"
+
+
+class EngineName(StrEnum):
+    """Which engine draws the samples."""
+
+    SLOTS = "slots"
+    SCRIPTED = "scripted"
+
+
+class BatchingSettings(BaseModel):
+    """When the batcher closes a batch."""
+
+    max_batch: int = Field(8, ge=1, le=256, description="requests in one batch")
+    max_wait_ms: int = Field(100, ge=0, description="from the first request that waits")
+    max_bytes: int = Field(900_000, ge=10_000, description="encoded size of one batch record")
+
+
+class LimitSettings(BaseModel):
+    """What a request may ask for."""
+
+    max_samples: int = Field(64, ge=1)
+    max_new_tokens: int = Field(4096, ge=1)
+    max_record_bytes: int = Field(1_000_000, ge=1024, description="largest record that is produced")
+    deadline_ms: int = Field(300_000, ge=1)
+    deadline_deep_ms: int = Field(420_000, ge=1)
+
+
+class EngineSettings(BaseModel):
+    """How the worker draws samples."""
+
+    name: EngineName = EngineName.SLOTS
+    rows: int = Field(8, ge=1, le=512, description="samples that decode side by side")
+    threads: int = Field(0, ge=0, description="torch threads; 0 is one less than the cores, at least one")
+    dtype: str = Field("float32", pattern="^(float32|bfloat16|float16)$")
+    device: str = "cpu"
+    deterministic: bool = Field(False, description="same seed, same bits, at any load; costs speed")
+    context: int = Field(2048, ge=16, description="tokens of prompt and answer together, at most the model's")
+    sample_timeout: float = Field(60.0, gt=0)
+    script: str = Field("", description="JSON options of the scripted engine")
+
+
+class WorkerSettings(BaseModel):
+    """How the worker serves its lanes."""
+
+    quotas: tuple[int, int, int, int, int, int] = (4, 3, 2, 1, 1, 1)
+    prefetch: int = Field(4, ge=1, description="batches of one lane held unserved")
+
+
+class WindowSettings(BaseModel):
+    """How the aggregator keeps and closes windows."""
+
+    sweep_ms: int = Field(250, ge=10, description="how often deadlines are looked at")
+    keep_closed: float = Field(3600.0, gt=0, description="how long a closed window remembers its identity")
+
+
+class WebhookSettings(BaseModel):
+    """How callbacks are sent."""
+
+    retry_schedule: tuple[float, ...] = (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)
+    jitter: float = Field(0.1, ge=0, le=1)
+    attempt_timeout: float = Field(15.0, gt=0)
+    per_endpoint: int = Field(4, ge=1, description="attempts at one endpoint at once")
+    total: int = Field(64, ge=1, description="attempts in all at once")
+    allow_private: bool = Field(False, description="callbacks to loopback and private networks")
+    allowed_ports: tuple[int, ...] = Field((), description="empty: every port")
+    secrets_file: Path | None = Field(None, description="JSON object of secret_id to whsec_… secrets")
+
+
+class Settings(BaseSettings):
+    """Everything that can be set; see the sections for the rest."""
+
+    model_config = SettingsConfigDict(env_prefix="TALLYSTREAM_", env_nested_delimiter="__", frozen=True)
+
+    bootstrap: str = Field("", description="Kafka's host:port list; empty: a local broker is started")
+    registry_url: str = Field("", description="schema registry; empty: Avro single-object encoding")
+    app: str = Field("tallystream", description="prefix of consumer groups and transactional ids")
+    shards: int = Field(1, ge=1, le=1024)
+    replication: int = Field(1, ge=1)
+    model: str = Field("", description="path or hub name; empty: SmolLM2-135M-Instruct from its package")
+    home: Path = Field(default_factory=_default_home, description="cache of jars and models")
+    slot: int = Field(0, ge=0, description="which of several processes of one role this is")
+    session_timeout_ms: int = Field(8_000, ge=1_000)
+    transaction_timeout_ms: int = Field(10_000, ge=1_000)
+    log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
+    log_json: bool = False
+    batching: BatchingSettings = BatchingSettings()  # pyright: ignore[reportCallIssue]
+    limits: LimitSettings = LimitSettings()  # pyright: ignore[reportCallIssue]
+    engine: EngineSettings = EngineSettings()  # pyright: ignore[reportCallIssue]
+    worker: WorkerSettings = WorkerSettings()  # pyright: ignore[reportCallIssue]
+    window: WindowSettings = WindowSettings()  # pyright: ignore[reportCallIssue]
+    webhook: WebhookSettings = WebhookSettings()  # pyright: ignore[reportCallIssue]
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Read the environment; overrides win.
+
+    Raises:
+        ConfigError: names each variable that is wrong and why.
+    """
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        lines = [
+            f"TALLYSTREAM_{'__'.join(str(part) for part in item['loc']).upper()}: {item['msg']}"
+            for item in error.errors()
+        ]
+        raise ConfigError("; ".join(lines)) from error
+
+
+@lru_cache(maxsize=1)
+def current_settings() -> Settings:
+    """The settings of this process, read once."""
+    return load_settings()
