@@ -1,0 +1,190 @@
+"""The batcher: requests to batches of sample tasks, one lane a priority, and a marker that opens each window.
+
+It only routes: it never waits for a model, so the backlog lives in the lanes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import structlog
+from confluent_kafka import Message
+from faust.types import EventT
+
+from pipeline.errors import DecodeError, InvalidRequestError, TallystreamError, WrongPartitionError
+from pipeline.events import Batch, InferenceRequest, Opened, TaskGroup
+from pipeline.kafka.codec import Codec
+from pipeline.kafka.connect import make_codec
+from pipeline.kafka.dead_letters import Source, dead_letter, dead_letter_identities
+from pipeline.kafka.faust_app import make_app, run_app
+from pipeline.kafka.fenced_sink import FencedSink
+from pipeline.kafka.partition_worker import PartitionWorker, PartitionWorkers
+from pipeline.kafka.records import Identity, Output, opened_identity, task_identity
+from pipeline.kafka.transactions import Place
+from pipeline.scheduling.batching import BatchPolicy, pack
+from pipeline.scheduling.expand import expand
+from pipeline.scheduling.validate import check_identity
+from pipeline.settings import Settings, load_settings
+from pipeline.telemetry import configure_logging, now_ms
+from pipeline.topics import DEAD_LETTERS, LANES, REQUESTS, SAMPLES, lane_of, request_partition
+
+log = structlog.get_logger("agents.batcher")
+
+_MOST_RECORDS = 256
+_MOST_TASKS = 256
+
+
+class Batcher(PartitionWorker):
+    """Serves one partition of ``requests``: one lane of one shard."""
+
+    def __init__(self, settings: Settings, codec: Codec, place: Place) -> None:
+        super().__init__(place)
+        self.settings, self.codec = settings, codec
+        self.lane, self.shard = lane_of(place[1], settings.shards), place[1] % settings.shards
+        self._policy = BatchPolicy(settings.batching.max_batch, settings.batching.max_wait_ms / 1000)
+        self._closed_at = float("-inf")
+
+    def open_sink(self, since_ms: int) -> FencedSink:
+        lanes = {self.lane, max(self.lane - 1, 0)}
+        reach = [(topic, self.shard) for topic in (SAMPLES, DEAD_LETTERS, *(LANES[lane] for lane in lanes))]
+        return FencedSink.open(
+            self.settings, source=self.place, since_ms=since_ms, reach=reach, identify=self._identify
+        )
+
+    async def gather(self) -> list[EventT[Any]]:
+        events = [await self.queue.get()]
+        first_at = time.monotonic()
+        while len(events) < _MOST_RECORDS:
+            while not self.queue.empty() and len(events) < _MOST_RECORDS:
+                events.append(self.queue.get_nowait())
+            closes_at = self._policy.closes_at(
+                waiting=len(events), first_at=first_at, last_closed_at=self._closed_at
+            )
+            if (wait := closes_at - time.monotonic()) <= 0:
+                break
+            try:
+                events.append(await asyncio.wait_for(self.queue.get(), wait))
+            except TimeoutError:
+                break
+        self._closed_at = time.monotonic()
+        return events
+
+    async def handle(self, records: Sequence[Source], emit: Callable[[Iterable[Output]], Any]) -> None:
+        outputs: list[Output] = []
+        groups: list[tuple[int, TaskGroup]] = []
+        for record, request in await self.call(self._read_all, records):
+            if isinstance(request, TallystreamError):
+                log.warning("dead letter", offset=record.offset, code=request.code, error=request.message)
+                outputs.append(dead_letter(record, request, stage="batcher", shards=self.settings.shards))
+                continue
+            expansion = expand(
+                request, appended_at=record.timestamp, now=now_ms(), limits=self.settings.limits
+            )
+            outputs.append(self._opened(expansion.opened))
+            groups += [(lane, rest) for lane, group in expansion.groups if (rest := self._unwritten(group))]
+        outputs += self._batches(groups)
+        await emit(outputs)
+
+    def _read_all(
+        self, records: Sequence[Source]
+    ) -> list[tuple[Source, InferenceRequest | TallystreamError]]:
+        read: list[tuple[Source, InferenceRequest | TallystreamError]] = []
+        for record in records:
+            if record.value is None:
+                continue  # a tombstone asks for nothing
+            try:
+                read.append((record, self._read(record, record.value)))
+            except (DecodeError, InvalidRequestError) as error:
+                read.append((record, error))
+        return read
+
+    def _read(self, record: Source, value: bytes) -> InferenceRequest:
+        event = self.codec.decode(value)
+        if not isinstance(event, InferenceRequest):
+            raise DecodeError(f"a {type(event).__name__} on {REQUESTS}")
+        check_identity(event)
+        wanted = request_partition(event.request_id, event.priority, self.settings.shards)
+        if wanted != record.partition:
+            raise WrongPartitionError(
+                f"{event.request_id!r} with priority {event.priority} belongs on partition {wanted}, "
+                f"not {record.partition}"
+            )
+        return event
+
+    def _unwritten(self, group: TaskGroup) -> TaskGroup | None:
+        tasks = tuple(t for t in group.tasks if not self.sink.has(_task(group, t.sample_index)))
+        if len(tasks) == len(group.tasks):
+            return group
+        return replace(group, tasks=tasks) if tasks else None
+
+    def _batches(self, groups: Sequence[tuple[int, TaskGroup]]) -> Iterator[Output]:
+        limits = self.settings.batching
+        for lane in sorted({lane for lane, _ in groups}):
+            sized = ((group, _size(group)) for group_lane, group in groups if group_lane == lane)
+            for batch in pack(
+                sized, max_groups=limits.max_batch, max_bytes=limits.max_bytes, max_tasks=_MOST_TASKS
+            ):
+                head = batch[0]
+                batch_id = f"{head.request_id}:{head.run}:{head.tasks[0].sample_index}"
+                yield Output(
+                    LANES[lane],
+                    self.shard,
+                    batch_id.encode(),
+                    self.codec.encode(Batch(batch_id, lane, now_ms(), tuple(batch))),
+                    tuple(_task(group, task.sample_index) for group in batch for task in group.tasks),
+                )
+
+    def _opened(self, opened: Opened) -> Output:
+        identity = opened_identity(opened.request_id, opened.run)
+        key = opened.request_id.encode()
+        return Output(SAMPLES, self.shard, key, self.codec.encode(opened), (identity,))
+
+    def _identify(self, message: Message) -> Iterable[Identity]:
+        if message.topic() == DEAD_LETTERS:
+            yield from dead_letter_identities(message)
+            return
+        try:
+            event = self.codec.decode(message.value() or b"")  # type: ignore[arg-type]
+        except DecodeError:
+            return  # not ours
+        if isinstance(event, Opened):
+            yield opened_identity(event.request_id, event.run)
+        elif isinstance(event, Batch):
+            yield from (_task(group, task.sample_index) for group in event.groups for task in group.tasks)
+
+
+def _task(group: TaskGroup, sample_index: int) -> Identity:
+    return task_identity(group.request_id, group.run, sample_index)
+
+
+def _size(group: TaskGroup) -> int:
+    texts = sum(len(turn.content.encode()) + 16 for turn in group.messages)
+    return texts + sum(map(len, group.images)) + 32 * len(group.tasks) + 256
+
+
+def main() -> None:
+    """Run the batcher until it is told to stop."""
+    settings = load_settings()
+    configure_logging(settings, f"batcher-{settings.slot}")
+    codec = make_codec(settings)
+    app = make_app(settings, "batcher")
+    workers = PartitionWorkers(lambda place: Batcher(settings, codec, place))
+
+    @app.agent(app.topic(REQUESTS, key_serializer="raw", value_serializer="raw"))
+    async def batch(stream: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+        async for event in stream.noack().events():
+            await workers.feed(event)
+
+    @app.on_partitions_revoked.connect
+    async def forget(*_: Any, **__: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+        await workers.drop()
+
+    run_app(app, settings)
+
+
+if __name__ == "__main__":
+    main()

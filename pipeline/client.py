@@ -1,0 +1,120 @@
+"""Asking over Kafka: produce requests, follow what becomes of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from pipeline.errors import BrokerDownError, DecodeError, PayloadTooLargeError
+from pipeline.events import Event, InferenceRequest
+from pipeline.kafka.clients import assigned_consumer, kafka_error, plain_producer, poll_many
+from pipeline.kafka.codec import Codec
+from pipeline.scheduling.validate import check_content, check_identity
+from pipeline.settings import Settings
+from pipeline.topics import REQUESTS, request_partition
+
+Delivered = Callable[[str, KafkaError | None], None]
+"""Called with the request's id and the broker's refusal, if it refused."""
+
+
+class RequestProducer:
+    """Produces requests where their priority and id put them."""
+
+    def __init__(self, settings: Settings, codec: Codec) -> None:
+        self._settings, self._codec = settings, codec
+        self._producer = plain_producer(settings)
+
+    def send(self, request: InferenceRequest, delivered: Delivered | None = None) -> None:
+        """Queue a request; ``flush`` waits for the broker.
+
+        Raises:
+            InvalidRequestError: names the field; nothing was sent.
+            PayloadTooLargeError: its record would be larger than Kafka takes.
+        """
+        check_identity(request)
+        check_content(request, self._settings.limits)
+        value = self._codec.encode(request)
+        most = self._settings.limits.max_record_bytes
+        if len(value) > most:
+            raise PayloadTooLargeError(
+                f"prompt is too large: the record has {len(value):,} bytes, at most {most:,} are taken",
+                field="prompt",
+            )
+        partition = request_partition(request.request_id, request.priority, self._settings.shards)
+        while True:
+            try:
+                self._producer.produce(
+                    REQUESTS,
+                    value,
+                    request.request_id.encode(),
+                    partition,
+                    on_delivery=lambda error, _: delivered(request.request_id, error) if delivered else None,
+                )
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+        self._producer.poll(0)
+
+    def flush(self, timeout: float = 30.0) -> None:
+        """Wait until the broker has everything.
+
+        Raises:
+            BrokerDownError: it has not within ``timeout`` seconds.
+        """
+        if left := self._producer.flush(timeout):
+            raise BrokerDownError(f"{left} requests are not acknowledged by Kafka after {timeout:.0f} s")
+
+
+class TopicFollower:
+    """Reads topics from now on, or from their start, and yields events."""
+
+    def __init__(
+        self, settings: Settings, codec: Codec, topics: Sequence[str], *, from_start: bool = False
+    ) -> None:
+        """
+        Raises:
+            BrokerDownError: Kafka can not be reached.
+        """
+        self._codec = codec
+        self._consumer = assigned_consumer(settings, enable_partition_eof=False, fetch_wait_max_ms=50)
+        places: list[TopicPartition] = []
+        try:
+            for topic in topics:
+                found = self._consumer.list_topics(topic, timeout=10).topics[topic]
+                if found.error is not None:
+                    raise BrokerDownError(
+                        f"topic {topic}: {found.error.str()}; run: tallystream topics create"
+                    )
+                for partition in found.partitions:
+                    tp = TopicPartition(topic, partition)
+                    low, high = self._consumer.get_watermark_offsets(tp, timeout=10)
+                    tp.offset = low if from_start else high
+                    places.append(tp)
+        except KafkaException as exception:
+            raise BrokerDownError(
+                f"no Kafka at {settings.bootstrap}: {kafka_error(exception).str()}"
+            ) from exception
+        self._consumer.assign(places)
+
+    def read(self, timeout: float) -> Iterator[tuple[str, Event]]:
+        """Topic and event of each record that comes within ``timeout`` seconds; stops after the first lot."""
+        for message in poll_many(self._consumer, 500, timeout):
+            if message.error() is not None or message.value() is None:
+                continue
+            try:
+                yield message.topic() or "", self._codec.decode(message.value() or b"")  # type: ignore[arg-type]
+            except DecodeError:
+                continue  # somebody else's record; the hop that owns it reports it
+
+    def until(self, done: Callable[[str, Event], bool], *, deadline: float) -> bool:
+        """Read until ``done`` says so; ``False`` when ``deadline`` (monotonic seconds) came first."""
+        while time.monotonic() < deadline:
+            for topic, event in self.read(0.1):
+                if done(topic, event):
+                    return True
+        return False
+
+    def close(self) -> None:
+        self._consumer.close()

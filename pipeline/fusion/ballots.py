@@ -1,0 +1,106 @@
+"""From samples to ballots: which sample votes, for what, and how sure it was."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.events import FinishReason, Kind, Role, Sample
+from pipeline.fusion.canonical import canonical
+from pipeline.fusion.code import extract_code
+from pipeline.fusion.extract import extract_answer
+from pipeline.fusion.forms import Canonical
+
+UNKNOWN_CONFIDENCE = 0.5
+"""Of a sample whose engine gave no log-probability: neither sure nor unsure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """One sample as the vote sees it.
+
+    Attributes:
+        answer: ``None`` when it abstains or may not vote.
+        form: what the answer is compared by; ``None`` with the answer.
+        confidence: in [0, 1].
+        note: why it does not vote; empty when it does.
+        abstains: it could have voted but holds no answer.
+    """
+
+    sample: Sample
+    answer: str | None
+    form: Canonical | None
+    confidence: float
+    note: str = ""
+    abstains: bool = False
+
+
+def confidence_of(sample: Sample) -> float:
+    """The geometric mean probability of a token, exp(mean log-probability), in [0, 1]."""
+    logprob = sample.mean_logprob
+    if logprob is None or math.isnan(logprob):
+        return UNKNOWN_CONFIDENCE
+    return math.exp(min(0.0, logprob))
+
+
+def cast(samples: Sequence[Sample], kind: Kind) -> tuple[Ballot, ...]:
+    """One ballot a sample index, in order of index, whatever the order of arrival."""
+    ordered = sorted(samples, key=_precedence)
+    unique: dict[tuple[bool, int], Sample] = {}
+    for sample in ordered:
+        unique.setdefault((sample.role is Role.REVIEW, sample.sample_index), sample)
+    return tuple(_ballot(sample, kind) for sample in unique.values())
+
+
+def _precedence(sample: Sample) -> tuple[object, ...]:
+    # Of several records of one index the usable one counts, then the earliest, then the lesser text:
+    # a rule of contents alone, so that a redelivery can't change the verdict.
+    return (
+        sample.sample_index,
+        sample.role is Role.REVIEW,
+        sample.error is not None,
+        sample.finish_reason.value in (FinishReason.ERROR, FinishReason.CANCELLED),
+        sample.timings.finished_at,
+        sample.text,
+        sample.finish_reason.value,
+        sample.mean_logprob if sample.mean_logprob is not None else -math.inf,
+        sample.worker,
+        sample.path,
+        sample.role.value,
+        repr(sample),
+    )
+
+
+def _ballot(sample: Sample, kind: Kind) -> Ballot:
+    confidence = confidence_of(sample)
+    if sample.role is Role.REVIEW:
+        return Ballot(sample, None, None, confidence, "review: judges, does not vote")
+    if sample.error is not None:
+        return Ballot(sample, None, None, confidence, f"failed: {sample.error.code}")
+    if sample.finish_reason is FinishReason.ERROR:
+        return Ballot(sample, None, None, confidence, "failed: error")
+    if sample.finish_reason is FinishReason.CANCELLED:
+        return Ballot(sample, None, None, confidence, "cancelled before its end")
+    answer = answer_of(sample, kind)
+    form = None if answer is None else canonical(answer)
+    if answer is None or form is None or not form.key:
+        return Ballot(sample, None, None, confidence, _why_silent(sample), abstains=True)
+    return Ballot(sample, answer, form, confidence)
+
+
+def answer_of(sample: Sample, kind: Kind) -> str | None:
+    """What a sample answers, found as its kind of question asks."""
+    if kind is Kind.OPEN:
+        return sample.text.strip() or None
+    if kind is Kind.CODE:
+        return extract_code(sample.text, sample.finish_reason)
+    return extract_answer(sample.text, sample.finish_reason)
+
+
+def _why_silent(sample: Sample) -> str:
+    if sample.finish_reason in (FinishReason.LENGTH, FinishReason.TIMEOUT):
+        return "abstains: cut before an answer"
+    if not sample.text.strip():
+        return "abstains: empty"
+    return "abstains: no answer found"

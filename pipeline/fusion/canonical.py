@@ -1,0 +1,66 @@
+"""The form by which an answer is compared: one key for all ways to write one value.
+
+Two answers are equal when their keys are, so equality is transitive, a group is a lookup, and no answer is
+ever chained to another. Each kind of notation has its own module; the first that reads the answer decides.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from pipeline.fusion.calendar_time import moment_or_ratio
+from pipeline.fusion.characters import plain_characters
+from pipeline.fusion.choices import choice_key
+from pipeline.fusion.forms import MAX_NUMERAL, Canonical, plain_number
+from pipeline.fusion.markup import cleaned, joined_thousands, unwrapped
+from pipeline.fusion.programs import program_key
+from pipeline.fusion.prose import prose_key
+from pipeline.fusion.structures import structure
+
+MAX_ANSWER = 4_000
+"""A longer answer, if it is no number and no program, is compared as text."""
+
+_NUMERAL = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)")
+
+
+@lru_cache(maxsize=4096)
+def canonical(text: str) -> Canonical:
+    """The canonical form of an answer; an empty key for a blank one. Never raises, and bounded in time and memory."""
+    return plain_number(text) or _read(text)
+
+
+def _read(text: str) -> Canonical:
+    if not text.strip():
+        return Canonical("")
+    if (program := program_key(text)) is not None:
+        return Canonical(program)
+    if len(text) > MAX_ANSWER:
+        return _long(text)
+    answer = unwrapped(plain_characters(text))
+    if (numeral := _numeral(answer)) is not None:
+        return numeral
+    if (choice := choice_key(answer)) is not None:
+        return Canonical(choice)
+    simple = cleaned(answer)
+    for form in (answer, simple):
+        if (moment := moment_or_ratio(form)) is not None:
+            return Canonical(moment)
+    return structure(simple) or Canonical(f"t:{prose_key(simple or text)}")
+
+
+def _numeral(text: str) -> Canonical | None:
+    if not _NUMERAL.fullmatch(text):
+        return None
+    bare = text.removeprefix("+").removesuffix(".")
+    negative = bare.startswith("-")
+    digits = bare.removeprefix("-")
+    whole, _, decimals = digits.partition(".")
+    sign = "-" if negative and digits.strip("0.") else ""
+    return plain_number(f"{sign}{whole or '0'}.{decimals}" if decimals.strip("0") else f"{sign}{whole or '0'}")
+
+
+def _long(text: str) -> Canonical:
+    if len(text) <= MAX_NUMERAL and (numeral := _numeral(joined_thousands(text.strip()).rstrip("."))) is not None:
+        return numeral
+    return Canonical(f"t:{' '.join(text.split())}")

@@ -1,0 +1,122 @@
+"""When the samples still missing can't change the answer any more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pipeline.events import Role, Sample
+from pipeline.fusion.ballots import Ballot, cast
+from pipeline.fusion.grouping import Family, families, wordings
+from pipeline.fusion.policy import Rule, VotePolicy
+from pipeline.fusion.vote import standings
+
+MARGIN = 1e-9
+"""A lead under this is no lead: the vote compares scores to 12 places, and sums may differ in the last bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """Votes and what they carry: the sum of confidences, or of unnormalised softmax weights."""
+
+    count: int
+    mass: float
+
+
+def decided(samples: Sequence[Sample], expected: int, policy: VotePolicy) -> bool:
+    """Whether the answer, wording included, is the same however the missing samples turn out.
+
+    ``expected`` is the number of voting samples of the request. Every split of the missing samples
+    between the leader (with confidence 0), its strongest rival or a new answer (with confidence 1),
+    third answers and abstentions is considered, so the rule is lossless; which sample is chosen to show, and the
+    confidence, may still change. Levels count as not decided, because confidences break ties.
+    """
+    ballots = cast(samples, policy.kind)
+    seen = sum(1 for ballot in ballots if ballot.sample.role is not Role.REVIEW)
+    missing = max(0, expected - seen)
+    if missing == 0:
+        return True
+    ranked = standings(ballots, policy)
+    if not ranked:
+        return False
+    votes = sum(len(standing.members) for standing in ranked)
+    split = _split(ranked[0].members, families(ballots), policy)
+    if split is None or not _wording_is_safe(ranked[0].members, split.core, missing):
+        return False
+    if len(split.core) < policy.min_share * (votes + missing):
+        return False
+    return all(
+        _stays_ahead(split.leader, rival, votes, missing, policy)
+        for rival in (*split.rivals, _Side(0, 0.0))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    core: tuple[Ballot, ...]
+    leader: _Side
+    rivals: tuple[_Side, ...]
+
+
+def _split(winner: Sequence[Ballot], known: Sequence[Family], policy: VotePolicy) -> _Split | None:
+    """The leader at its smallest, and every rival whole and in parts.
+
+    A second unit can still split a group of bare and united values, so of a leader like that only the
+    larger part is sure, and the other part is a rival.
+    """
+    forms = {ballot.form for ballot in winner}
+    core: tuple[Ballot, ...] = ()
+    rivals: list[_Side] = []
+    for family in known:
+        for group in family.groups:
+            held = {ballot.form for ballot in group}
+            parts = [part for _, part in family.units if len(held) > 1]
+            if held != forms:
+                rivals.extend(_side(part, policy) for part in (group, *parts))
+                continue
+            if parts and policy.rule is not Rule.MAJORITY:
+                # Joined, split and joined again weigh confidences differently: wait for more samples.
+                return None
+            core, *others = sorted(parts, key=len, reverse=True) or [group]
+            rivals.extend(_side(part, policy) for part in others)
+    return _Split(core, _side(core, policy), tuple(rivals))
+
+
+def _side(group: Sequence[Ballot], policy: VotePolicy) -> _Side:
+    if policy.rule is Rule.WEIGHTED:
+        return _Side(len(group), math.fsum(math.exp(b.confidence / policy.temperature) for b in group))
+    return _Side(len(group), math.fsum(b.confidence for b in group))
+
+
+def _wording_is_safe(winner: Sequence[Ballot], core: Sequence[Ballot], missing: int) -> bool:
+    ordered = wordings(winner)
+    text, _ = ordered[0]
+    sure = sum(ballot.answer == text for ballot in core)
+    runner_up = max((count for other, count in ordered if other != text), default=0)
+    return sure > runner_up + missing
+
+
+def _stays_ahead(leader: _Side, rival: _Side, votes: int, missing: int, policy: VotePolicy) -> bool:
+    if policy.rule is Rule.MAJORITY:
+        return leader.count > rival.count + missing
+    if policy.rule is Rule.WEIGHTED:
+        return leader.mass > rival.mass + missing * math.exp(1 / policy.temperature) + MARGIN
+    return all(lead > MARGIN for lead in _leads(leader, rival, votes, missing, policy.share_weight))
+
+
+def _leads(leader: _Side, rival: _Side, votes: int, missing: int, weight: float) -> Iterator[float]:
+    """The leader's lead in score, over how many of the missing go to the leader and to the rival.
+
+    Votes for third answers only make the total larger; the lead is linear in 1/total, so its two ends suffice.
+    The split that hurts most comes first.
+    """
+    for to_leader in range(missing + 1):
+        for to_rival in range(missing - to_leader, -1, -1):
+            if rival.count + to_rival == 0:
+                continue
+            ours = leader.count + to_leader
+            theirs = rival.count + to_rival
+            sureness = leader.mass / ours - (rival.mass + to_rival) / theirs
+            for total in (votes + to_leader + to_rival, votes + missing):
+                yield weight * (ours - theirs) / total + (1 - weight) * sureness

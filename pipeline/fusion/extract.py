@@ -1,0 +1,203 @@
+"""Where a sample's text states its final answer.
+
+Three tiers, each tried only when the one before finds nothing, and in each the last one wins:
+
+1. an explicit marker: ``\\boxed{}``, ``\\fbox{}``, ``####``, "the answer is", "Answer:", 答案是, 选C;
+2. emphasis and conclusions: bold, "So …", "Therefore …", 所以…;
+3. no marker at all: a short text is its own answer, else what its sentences state (``sentences``).
+
+A text that was cut (``finish_reason`` ``length`` or ``timeout``) has an answer only where a marker is
+complete: a closed box, or a statement whose end is in the text. A box that never closes is an unfinished
+thought whatever came before it, so there is no answer then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipeline.fusion.code import last_fence
+from pipeline.fusion.sentences import stated, tidy
+
+LONGEST_TEXT = 200_000
+"""Of a longer text only the end is read: that is where answers are."""
+
+_CUT = ("length", "timeout")
+_BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
+_SPACE_BOX = re.compile(r"[^\s${},;]+")
+_HASHES = re.compile(r"^[ \t]*#{4}(?!#)[ \t]*(\S.*)$", re.M)
+_HASHED_NUMBER = re.compile(r"[-+$¥￥€£]?[\d.,]*\d(?:[\d.,/]*\d)?\s*[%°]?[A-Za-z一-鿿]{0,12}$")
+_PHRASE = re.compile(
+    r"""(?:
+      \b(?:final|correct|right|our|my|the|best)?[ ]*(?:answer|solution|result)[ ]*[*_]{0,3}[ ]*
+        (?:(?:to|for)[ ](?:the|this|your)[ ](?:question|problem)[ ])?
+        (?:is|are|:|：|=|would[ ]be|must[ ]be|equals)(?![A-Za-z])
+      |\b(?:choose|pick|select)[ ](?=(?:option|choice|answer)?[ ]?\(?[A-J]\b)
+      |\b(?:correct[ ])?(?:option|choice)[ ](?:is|:)
+      |(?:最终|最后|正确|参考|标准)?(?:答案|选项|结果)[ ]*[*_]{0,3}[ ]*(?:应该是|应该为|应当是|应为|应是|就是|即为|是|为|选|[:：=])
+      |(?:故|应|因此|所以|正确)选(?:择)?(?=[ ]*[(（]?[A-J])
+      |^[ \t]*答[:：]
+      |^[#*_ \t]*(?:final[ ])?answer[*_ \t]*$
+    )[ ]*[:：]?[ ]*[*_]{0,3}[ ]*[:：]?""",
+    re.X | re.I | re.M,
+)
+_NOT_AN_ANSWER = re.compile(
+    r"(?:not|correct|incorrect|wrong|right|reasonable|verified|valid|as follows|based on|in the form|unclear|"
+    r"given|found|obtained|therefore|consistent|正确|错误|不|合理)\b|(?:正确|错误|不对|不正确|合理)",
+    re.I,
+)
+_BOLD = re.compile(r"\*\*(?!\s)((?:(?!\*\*).){1,200}?)\*\*")
+_HEADING = re.compile(
+    r"(?:step|note|given|solution|explanation|reason|case|part|question|problem|check|method|first|second|third|"
+    r"步骤|第.{1,3}步|注意|解|已知|分析|题目|方法)\b|.*[:：]$|(?:步骤|第.{1,3}步|解)",
+    re.I,
+)
+_CONCLUSION = re.compile(
+    r"(?:(?:^|(?<=[.!?。！？\n]))[ \t]*[*_]{0,3}(?:in total|altogether|in conclusion|consequently|finally|最后|最终)"
+    r"|(?:^|(?<=[.!?。！？\n,，]))[ \t]*[*_]{0,3}(?:so|therefore|thus|hence|所以|因此|因而|故|综上所述|综上|于是))"
+    r"(?![A-Za-z])[,，:：]?",
+    re.I,
+)
+_SENTENCE_END = re.compile(r"\n|[。！？!?；;]|\.(?=\s|$|[*_)])")
+_THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|(\Z))", re.S | re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    start: int
+    text: str
+    complete: bool = True
+
+
+def extract_answer(text: str, finish_reason: str = "stop") -> str | None:
+    """The final answer that a sample's text states, or ``None``: it abstains.
+
+    ``finish_reason`` is why generation ended, a value of ``events.FinishReason``. Never raises.
+    """
+    cut = str(finish_reason) in _CUT
+    text = _without_thinking(text[-LONGEST_TEXT:])
+    if text is None:
+        return None
+    boxes = list(_boxes(text))
+    if boxes and not boxes[-1].complete:
+        return None
+    explicit = [*boxes, *_hashes(text), *_phrases(text)]
+    usable = [found for found in explicit if found.text and (found.complete or not cut)]
+    if usable:
+        return max(usable, key=lambda found: found.start).text
+    if cut or any(found.text for found in explicit):
+        return None
+    return _unmarked(text)
+
+
+def _without_thinking(text: str) -> str | None:
+    """The text after its thinking; ``None`` when the thinking never ended."""
+    for match in _THINKING.finditer(text):
+        if match.group(2) is not None:
+            return None
+    return _THINKING.sub("", text)
+
+
+def _boxes(text: str) -> Iterator[_Found]:
+    for match in _BOX.finditer(text):
+        start = match.end()
+        if text[start : start + 1] == "{":
+            end = closing_brace(text, start)
+            inner = text[start + 1 : end]
+            # A box in a box, as some models write it: the inner one is found on its own.
+            if _BOX.search(inner) is None:
+                yield _Found(match.start(), "" if end is None else tidy(_unwrapped(inner)), end is not None)
+        elif (bare := _SPACE_BOX.match(text, start)) is not None:
+            yield _Found(match.start(), tidy(bare.group()))
+
+
+def closing_brace(text: str, start: int) -> int | None:
+    """The index of the brace that closes the one at ``start``; escaped braces don't count."""
+    depth = 0
+    position = start
+    while position < len(text):
+        match text[position]:
+            case "\\":
+                position += 1
+            case "{":
+                depth += 1
+            case "}":
+                depth -= 1
+                if depth == 0:
+                    return position
+            case _:
+                pass
+        position += 1
+    return None
+
+
+def _unwrapped(inner: str) -> str:
+    # Inside a box an unescaped dollar is a stray delimiter, not a currency.
+    return re.sub(r"(?<!\\)\$", "", inner)
+
+
+def _hashes(text: str) -> Iterator[_Found]:
+    matches = list(_HASHES.finditer(text))
+    for match in matches:
+        content = match.group(1).strip()
+        last_line = not text[match.end() :].strip()
+        # Four hashes are also a heading of level 4.
+        if last_line or _HASHED_NUMBER.match(content):
+            yield _Found(match.start(), tidy(content), match.end() < len(text))
+
+
+def _phrases(text: str) -> Iterator[_Found]:
+    for match in _PHRASE.finditer(text):
+        start = match.end()
+        while text[start : start + 1] in ("\n", " ", "\t", "\r"):
+            start += 1
+        content, complete = _statement(text, start)
+        if _BOX.search(content):
+            continue
+        content = _first_clause(content)
+        if content and not _NOT_AN_ANSWER.match(content):
+            yield _Found(match.start(), stated(content), complete)
+
+
+def _statement(text: str, start: int) -> tuple[str, bool]:
+    """From ``start`` to the end of its sentence, and whether that end is in the text."""
+    if (formula := re.compile(r"\$\$?[^$\n]{1,400}\$\$?|\\\(.{1,400}?\\\)|\\\[.{1,400}?\\\]", re.S).match(text, start)) and (
+        text[formula.end() : formula.end() + 1] in ("", ".", "\n", "。", "*")
+    ):
+        return formula.group(), formula.end() < len(text)
+    end = _SENTENCE_END.search(text, start)
+    if end is None:
+        return text[start:].strip(), False
+    return text[start : end.start()].strip(), True
+
+
+def _first_clause(content: str) -> str:
+    return re.split(r",? (?:because|since|which|as we|so that|and not)\b|，?(?:因为|由于)|，(?=即|所以|也就是)", content)[0].strip()
+
+
+def _unmarked(text: str) -> str | None:
+    fence = last_fence(text)
+    if fence is not None:
+        return fence.strip() or None
+    emphatic = [*_bolds(text), *_conclusions(text)]
+    if emphatic:
+        return max(emphatic, key=lambda found: found.start).text
+    return stated(text) or None
+
+
+def _bolds(text: str) -> Iterator[_Found]:
+    for match in _BOLD.finditer(text):
+        content = match.group(1).strip()
+        if len(content) <= 80 and not _HEADING.match(content):
+            answer = tidy(content)
+            if answer:
+                yield _Found(match.start(), answer)
+
+
+def _conclusions(text: str) -> Iterator[_Found]:
+    for match in _CONCLUSION.finditer(text):
+        content, _ = _statement(text, match.end())
+        answer = stated(content)
+        if answer:
+            yield _Found(match.start(), answer)

@@ -1,0 +1,274 @@
+"""Answers with parts: sets, lists, tuples, intervals, unions, matrices, equations, inequalities, plus-minus."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from fractions import Fraction
+
+from pipeline.fusion.algebra import NotAlgebraError, Op, parse, symbols
+from pipeline.fusion.forms import Canonical, number_key
+from pipeline.fusion.choices import choice_key
+from pipeline.fusion.evaluate import UnboundedError, constant, ratios, values
+from pipeline.fusion.calendar_time import moment_or_ratio
+from pipeline.fusion.markup import cleaned
+from pipeline.fusion.prose import prose_key
+from pipeline.fusion.quantity import quantity
+from pipeline.fusion.splitting import SEPARATORS, enclosed, split_top, without_braces
+
+MAX_DEPTH = 6
+MAX_PARTS = 200
+
+_NAME = r"(?:[A-Za-z]|\\[A-Za-z]+)(?:_\{?\w{1,4}\}?)?"
+_ASSIGNED = re.compile(rf"({_NAME})\s*(?:\(\s*[a-z](?:\s*,\s*[a-z])*\s*\))?\s*={{1,2}}\s*(.+)", re.S)
+_REVERSED = re.compile(rf"([^=<>]*\d[^=<>]*)=\s*{_NAME}")
+_MEMBER = re.compile(rf"{_NAME}(?:\s*,\s*{_NAME})*\s*\\in(?![A-Za-z])\s*(.+)", re.S)
+_BUILDER = re.compile(rf"(?:\\\{{|\{{)\s*{_NAME}\s*(?:\\in\s*\\mathbb\{{?R\}}?\s*)?(?:\||:|\\mid|\\vert)\s*(.+?)\s*(?:\\\}}|\}})", re.S)
+_MATRIX = re.compile(r"\\begin\s*\{([pbBvV]?matrix|smallmatrix|array)\}(?:\{[lcr| ]*\})?(.*)\\end\s*\{\1\}", re.S)
+_BASE = re.compile(r"([0-9A-Za-z]+)\s*_\s*\{?\s*(\d{1,2})\s*\}?")
+_INFINITY = re.compile(r"([-+]?)\s*(?:\\infty|\\inf|infinity|inf|oo|无穷大?|正无穷|)", re.I)
+_COMPARISON = re.compile(r"<=|>=|\\leqslant|\\geqslant|\\leq|\\geq|\\le(?![a-z])|\\ge(?![a-z])|\\lt|\\gt|<|>")
+_UNEQUAL = re.compile(r"!=|\\neq?(?![a-z])")
+_PLUS_MINUS = re.compile(r"\\pm|\+/-|\+-")
+_REALS = re.compile(r"(?:\\mathbb\s*\{?R\}?|all real numbers|all reals|全体实数|实数集)", re.I)
+_EMPTY = re.compile(r"\\emptyset|\\varnothing|\\\{\s*\\\}|\{\s*\}|空集")
+
+
+def structure(text: str, depth: int = 0) -> Canonical | None:
+    """The form of a text that is mathematics or a list, else ``None``."""
+    if depth > MAX_DEPTH or not text:
+        return None
+    if _REALS.fullmatch(text):
+        return Canonical("(-inf,inf)")
+    if _EMPTY.fullmatch(text):
+        return Canonical("{}")
+    text = without_braces(text)
+    for reader in (_matrix, _member, _base, _infinity, _quantity, _union, _joined, _bracketed, _compared, _equation, _plus_minus, _expression):
+        found = reader(text, depth)
+        if found is not None:
+            return found
+    return None
+
+
+def _part(text: str, depth: int) -> Canonical:
+    """The form of one part, whatever it is."""
+    text = cleaned(text)
+    choice = choice_key(text) or moment_or_ratio(text)
+    if choice is not None:
+        return Canonical(choice)
+    return structure(text, depth + 1) or Canonical(f"t:{prose_key(text)}")
+
+
+def _matrix(text: str, depth: int) -> Canonical | None:
+    found = _MATRIX.fullmatch(text)
+    if found is None:
+        return None
+    rows = [row for row in re.split(r"\\\\(?:\[\w+\])?|\\cr(?![A-Za-z])", found.group(2)) if row.strip(" \n\\hline")]
+    if len(rows) > MAX_PARTS:
+        return None
+    cells = [";".join(_part(cell.strip(), depth).name for cell in row.split("&")) for row in rows]
+    kind = "det" if found.group(1) == "vmatrix" else "matrix"
+    return Canonical(f"{kind}[{'|'.join(cells)}]")
+
+
+def _member(text: str, depth: int) -> Canonical | None:
+    found = _MEMBER.fullmatch(text) or _BUILDER.fullmatch(text)
+    return None if found is None else structure(found.group(1).strip(), depth + 1)
+
+
+def _base(text: str, depth: int) -> Canonical | None:
+    found = _BASE.fullmatch(text)
+    if found is None or not any(map(str.isdigit, found.group(1))):
+        return None
+    return Canonical(f"base:{found.group(1).upper().lstrip('0') or '0'}_{int(found.group(2))}")
+
+
+def _infinity(text: str, depth: int) -> Canonical | None:
+    found = _INFINITY.fullmatch(text.strip())
+    if found is None or not text.strip("+- "):
+        return None
+    return Canonical("-inf" if found.group(1) == "-" else "inf")
+
+
+def _quantity(text: str, depth: int) -> Canonical | None:
+    found = quantity(text)
+    if found is None:
+        return None
+    return Canonical(_constant_key(found.value), found.unit)
+
+
+def _constant_key(value: Fraction | str) -> str:
+    return number_key(value) if isinstance(value, Fraction) else f"r:{value}"
+
+
+def _union(text: str, depth: int) -> Canonical | None:
+    parts = split_top(text, re.compile(r"\\cup(?![A-Za-z])|(?<=[)\]])\s*(?:U|or)\s*(?=[(\[])"))
+    if not 2 <= len(parts) <= MAX_PARTS:
+        return None
+    return _unordered([_part(part, depth) for part in parts])
+
+
+def _unordered(forms: list[Canonical]) -> Canonical:
+    """Parts without order; intervals side by side are their union."""
+    names: list[str] = []
+    for form in forms:
+        # A list in a list (x = 1 ± 2 or 7) is one list.
+        inner = form.key.startswith("list[")
+        names.extend(form.key[5:-1].split(" ; ") if inner else [form.name])
+    if len(names) == 1:
+        return forms[0]
+    return Canonical(f"list[{' ; '.join(sorted(names))}]")
+
+
+def _joined(text: str, depth: int) -> Canonical | None:
+    parts = split_top(text, SEPARATORS)
+    if not 2 <= len(parts) <= MAX_PARTS:
+        return None
+    if any(not part.strip() for part in parts) or any(len(part.split()) > 4 and not re.search(r"[\\=<>+*/^]", part) for part in parts):
+        return None
+    assigned = [_ASSIGNED.fullmatch(part.strip()) for part in parts]
+    names = [found.group(1) for found in assigned if found is not None]
+    if len(names) == len(parts) and len(set(names)) == len(names):
+        pairs = sorted(f"{found.group(1)}={_part(found.group(2), depth).name}" for found in assigned if found is not None)
+        return Canonical(f"values[{' ; '.join(pairs)}]")
+    forms = [_part(part, depth) for part in parts]
+    if re.search(r"\band\b|且|\\land", text) and (both := _between(forms)) is not None:
+        return both
+    return _unordered(forms)
+
+
+def _between(forms: list[Canonical]) -> Canonical | None:
+    """x > 1 and x < 5 is one interval."""
+    lower = [form.key for form in forms if form.key.endswith(",inf)")]
+    upper = [form.key for form in forms if form.key.startswith("(-inf,")]
+    if len(forms) != 2 or len(lower) != 1 or len(upper) != 1:
+        return None
+    return Canonical(f"{lower[0].removesuffix(',inf)')},{upper[0].removeprefix('(-inf,')}")
+
+
+def _bracketed(text: str, depth: int) -> Canonical | None:
+    found = enclosed(text)
+    if found is None:
+        return None
+    opening, inner, closing = found
+    parts = split_top(inner, re.compile(r"[,;]"))
+    if len(parts) > MAX_PARTS or any(not part.strip() for part in parts):
+        return None
+    if opening == "{":
+        forms = {_part(part, depth).name for part in parts}
+        # A set of one is not its element; a set of more is the list of its elements.
+        return Canonical(f"list[{' ; '.join(sorted(forms))}]" if len(forms) > 1 else f"{{{forms.pop()}}}")
+    if len(parts) == 1:
+        return structure(inner.strip(), depth + 1) if opening == "(" and closing == ")" else None
+    names = [_part(part, depth).name for part in parts]
+    if opening == "[" and closing == "]" and all(name.startswith("[") for name in names):
+        return Canonical(f"matrix[{'|'.join(name[1:-1].replace(',', ';') for name in names)}]")
+    return Canonical(f"{opening}{','.join(names)}{closing}")
+
+
+def _compared(text: str, depth: int) -> Canonical | None:
+    marks = [found.group() for found in _COMPARISON.finditer(text)]
+    if not marks or len(marks) > 2 or enclosed(text) is not None:
+        return _unequal(text, depth)
+    sides = [side.strip() for side in _COMPARISON.split(text)]
+    if not all(sides):
+        return None
+    signs = [("<" if "<" in mark or "l" in mark else ">") + ("=" if "=" in mark or "e" in mark else "") for mark in marks]
+    if len(signs) == 2:
+        if signs[0][0] != signs[1][0] or not re.fullmatch(_NAME, sides[1]):
+            return None
+        if signs[0][0] == ">":
+            sides, signs = sides[::-1], signs[::-1]
+        return _interval(sides[0], "=" in signs[0], sides[2], "=" in signs[1], depth)
+    left, right, sign = sides[0], sides[1], signs[0]
+    if re.fullmatch(_NAME, right) and not re.fullmatch(_NAME, left):
+        left, right = right, left
+        sign = sign.translate(str.maketrans("<>", "><"))
+    closed = "=" in sign
+    if re.fullmatch(_NAME, left) and (bound := structure(right, depth + 1)) is not None and _is_constant(bound):
+        if sign[0] == "<":
+            return Canonical(f"(-inf,{bound.name}{']' if closed else ')'}")
+        return Canonical(f"{'[' if closed else '('}{bound.name},inf)")
+    if sign[0] == ">":
+        left, right = right, left
+    return _difference("leq" if closed else "less", left, right, keep_sign=True)
+
+
+def _is_constant(form: Canonical) -> bool:
+    return form.key.startswith(("n:", "q:", "r:", "inf", "-inf"))
+
+
+def _interval(low: str, low_closed: bool, high: str, high_closed: bool, depth: int) -> Canonical | None:
+    ends = [structure(side, depth + 1) for side in (low, high)]
+    if any(end is None or not _is_constant(end) for end in ends):
+        return None
+    names = ",".join(end.name for end in ends if end is not None)
+    return Canonical(f"{'[' if low_closed else '('}{names}{']' if high_closed else ')'}")
+
+
+def _unequal(text: str, depth: int) -> Canonical | None:
+    sides = _UNEQUAL.split(text)
+    return _difference("unequal", sides[0], sides[1], keep_sign=False) if len(sides) == 2 else None
+
+
+def _equation(text: str, depth: int) -> Canonical | None:
+    if "=" not in text or enclosed(text) is not None:
+        return None
+    if (found := _ASSIGNED.fullmatch(text)) is not None and not re.search(rf"(?<![A-Za-z\\]){re.escape(found.group(1))}(?![A-Za-z])", found.group(2)):
+        return _last_side(found.group(2), depth)
+    if (found := _REVERSED.fullmatch(text)) is not None:
+        return structure(found.group(1).strip(), depth + 1)
+    sides = [side.strip() for side in re.split(r"={1,2}", text)]
+    if not all(sides):
+        return None
+    try:
+        if not any(symbols(parse(side)) for side in sides):
+            return structure(sides[-1], depth + 1)
+    except NotAlgebraError:
+        return None
+    return _difference("equation", sides[0], sides[1], keep_sign=False) if len(sides) == 2 else None
+
+
+def _last_side(text: str, depth: int) -> Canonical | None:
+    """Of x = 2·3 = 6 the last side."""
+    return _part(text.rpartition("=")[2].strip(), depth)
+
+
+def _difference(kind: str, left: str, right: str, *, keep_sign: bool) -> Canonical | None:
+    try:
+        tree = Op("add", (parse(left), Op("neg", (parse(right),))))
+        if not symbols(tree):
+            return None
+        names = ",".join(sorted(symbols(tree)))
+        return Canonical(f"{kind}:{names}:{_hashed(ratios(tree, keep_sign=keep_sign))}")
+    except (NotAlgebraError, UnboundedError):
+        return None
+
+
+def _plus_minus(text: str, depth: int) -> Canonical | None:
+    if not _PLUS_MINUS.search(text):
+        return None
+    upper = _PLUS_MINUS.sub("+", text.replace("\\mp", "-"))
+    lower = _PLUS_MINUS.sub("-", text.replace("\\mp", "+"))
+    forms = [structure(side.strip().removeprefix("+").strip(), depth + 1) for side in (upper, lower)]
+    known = [form for form in forms if form is not None]
+    return _unordered(known) if len(known) == 2 else None
+
+
+def _expression(text: str, depth: int) -> Canonical | None:
+    try:
+        tree = parse(text)
+        if not symbols(tree):
+            return Canonical(_constant_key(constant(tree)))
+        if re.fullmatch(r"[A-Za-z]{2,}", text):
+            return None
+        found = values(tree)
+    except (NotAlgebraError, UnboundedError):
+        return None
+    if len(set(found)) == 1:
+        return Canonical(_constant_key(found[0]))
+    return Canonical(f"e:{_hashed(tuple(value if isinstance(value, str) else number_key(value) for value in found))}")
+
+
+def _hashed(parts: tuple[str, ...]) -> str:
+    return hashlib.sha256("/".join(parts).encode()).hexdigest()[:32]

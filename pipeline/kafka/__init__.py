@@ -1,0 +1,1 @@
+"""Kafka: wire formats, topics, the fenced sink, the transactional runner, dead letters, a local broker."""

@@ -1,0 +1,72 @@
+"""Faust as the batcher and the aggregator use it: at least once, read committed, acks by hand."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import faust
+from faust.transport.drivers import aiokafka as driver
+
+from pipeline.kafka.clients import MAX_MESSAGE_BYTES
+from pipeline.settings import Settings
+
+
+class _ReadCommittedThread(driver.AIOKafkaConsumerThread):
+    """Faust reads uncommitted records unless it runs its own exactly-once mode; every reader here must not."""
+
+    def _create_worker_consumer(self, transport: Any) -> Any:
+        consumer: Any = super()._create_worker_consumer(transport)
+        consumer._isolation_level = "read_committed"
+        return consumer
+
+
+class _Consumer(driver.Consumer):
+    def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
+        return _ReadCommittedThread(self, loop=self.loop, beacon=self.beacon)  # pyright: ignore[reportUnknownMemberType]
+
+
+class _Transport(driver.Transport):
+    Consumer = _Consumer
+
+
+class _Worker(faust.Worker):
+    def _setup_logging(self) -> None:
+        """Leave the logging as ``configure_logging`` made it."""
+
+
+def make_app(settings: Settings, role: str) -> faust.App:
+    """The Faust app of one role; its id is the consumer group."""
+    datadir = settings.home / "faust"
+    datadir.mkdir(parents=True, exist_ok=True)
+    app = faust.App(
+        f"{settings.app}-{role}",
+        broker=[f"kafka://{server}" for server in settings.bootstrap.split(",")],
+        broker_client_id=f"{settings.app}-{role}-{settings.slot}",
+        consumer_group_instance_id=f"{settings.app}-{role}-{settings.slot}",
+        processing_guarantee="at_least_once",
+        broker_session_timeout=settings.session_timeout_ms / 1000,
+        broker_heartbeat_interval=settings.session_timeout_ms / 4000,
+        broker_commit_interval=1.0,
+        broker_commit_every=1000,
+        producer_max_request_size=MAX_MESSAGE_BYTES,
+        consumer_max_fetch_size=4 * MAX_MESSAGE_BYTES,
+        producer_acks=-1,
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        web_enabled=False,
+        store="memory://",
+        stream_wait_empty=False,
+        datadir=datadir,
+        worker_redirect_stdouts=False,
+    )
+    app.transport = _Transport(app.conf.broker_consumer, app, app.loop)
+    return app
+
+
+def run_app(app: faust.App, settings: Settings) -> None:
+    """Run until SIGTERM or SIGINT; exits the process with Faust's code (non-zero after a crash)."""
+    level = settings.log_level.upper()
+    for name in ("faust", "aiokafka", "mode"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    _Worker(app, loglevel=level, redirect_stdouts=False).execute_from_commandline()

@@ -1,0 +1,179 @@
+"""One worker for each input partition of a Faust agent: gather, write through the fenced sink, then ack.
+
+The order, and what a crash after each step leaves behind:
+
+1. gather records of the partition, in order   (nothing is acknowledged: they come again)
+2. write what they lead to, in one transaction  (they come again; the sink drops what is written)
+3. acknowledge them, in order                   (Faust commits the offset some time later, or they
+                                                 come again and are dropped again)
+
+An exception never acknowledges. Fenced, or Kafka away: a new sink is opened and the same records are
+tried again. Anything else is a bug, and ends the process: its supervisor starts it afresh.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import structlog
+from faust.types import EventT
+
+from pipeline.errors import DependencyDownError, FencedError
+from pipeline.kafka.dead_letters import Source
+from pipeline.kafka.fenced_sink import FencedSink
+from pipeline.kafka.records import Output
+from pipeline.kafka.transactions import Place
+
+log = structlog.get_logger(__name__)
+
+_QUEUE = 2_000
+_BACKOFF = (0.1, 0.3, 1.0, 3.0)
+EXIT_CRASHED = 70
+
+
+class PartitionWorker(ABC):
+    """Serves one input partition. Subclasses say what is gathered and what it leads to."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.queue: asyncio.Queue[EventT[Any]] = asyncio.Queue(_QUEUE)
+        self._pending: list[EventT[Any]] = []
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"sink-{place[0]}-{place[1]}")
+        self._sink: FencedSink | None = None
+        self._since_ms = 0
+
+    @abstractmethod
+    def open_sink(self, since_ms: int) -> FencedSink:
+        """Open the sink of this partition (blocking)."""
+
+    @abstractmethod
+    async def gather(self) -> list[EventT[Any]]:
+        """The next records to handle together; may be empty when time alone asks for work."""
+
+    @abstractmethod
+    async def handle(self, records: Sequence[Source], emit: Callable[[Iterable[Output]], Any]) -> None:
+        """Handle records; everything they lead to goes through ``await emit(outputs)``."""
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        failures = 0
+        while True:
+            try:
+                if not self._pending:
+                    self._pending = await self.gather()
+                records = [source_of(event) for event in self._pending]
+                await self._ready(min((record.timestamp for record in records), default=0))
+                await self.handle(records, self.emit)
+            except (FencedError, DependencyDownError) as error:
+                log.warning("sink failed", place=self.place, code=error.code, error=error.message)
+                self._drop_sink()
+                await asyncio.sleep(_BACKOFF[min(failures, len(_BACKOFF) - 1)])
+                failures += 1
+                continue
+            failures = 0
+            for event in self._pending:
+                event.ack()
+            self._pending = []
+
+    async def emit(self, outputs: Iterable[Output]) -> int:
+        """Write through the sink, off the event loop; returns the number of records written."""
+        assert self._sink is not None
+        return await self.call(self._sink.emit, list(outputs))
+
+    @property
+    def sink(self) -> FencedSink:
+        assert self._sink is not None
+        return self._sink
+
+    async def opened(self) -> None:  # noqa: B027 - a hook that most workers don't need
+        """Called after a sink was opened, before anything is handled."""
+
+    def close(self) -> None:
+        self._drop_sink()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _ready(self, oldest_ms: int) -> None:
+        """Open the sink, or open it again when a record is older than what was read back."""
+        if self._sink is not None and (not oldest_ms or oldest_ms >= self._since_ms):
+            return
+        self._drop_sink()
+        self._since_ms = oldest_ms or self.since_without_records()
+        self._sink = await self.call(self.open_sink, self._since_ms)
+        await self.opened()
+
+    def since_without_records(self) -> int:
+        """Broker time in ms of the oldest input that matters when none has come yet."""
+        return 1
+
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Run a blocking function on this partition's own thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
+
+    def _drop_sink(self) -> None:
+        if self._sink is not None:
+            self._sink.close()
+            self._sink = None
+
+
+class PartitionWorkers:
+    """The workers of the partitions that this process owns now."""
+
+    def __init__(self, make: Callable[[Place], PartitionWorker]) -> None:
+        self._make = make
+        self._workers: dict[Place, tuple[PartitionWorker, asyncio.Task[None]]] = {}
+
+    async def feed(self, event: EventT[Any]) -> None:
+        """Hand a record to its partition's worker; waits while that one is full."""
+        message = event.message
+        await self.ensure((message.topic, message.partition)).queue.put(event)
+
+    def ensure(self, place: Place) -> PartitionWorker:
+        """The worker of a partition, started if it is new."""
+        if place not in self._workers:
+            worker = self._make(place)
+            task = asyncio.create_task(worker.run(), name=f"{place[0]}[{place[1]}]")
+            task.add_done_callback(_die_of_bugs)
+            self._workers[place] = (worker, task)
+        return self._workers[place][0]
+
+    async def drop(self) -> None:
+        """Forget every partition: what was not acknowledged comes again, to whoever owns it then."""
+        workers, self._workers = self._workers, {}
+        for worker, task in workers.values():
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            worker.close()
+
+
+def source_of(event: EventT[Any]) -> Source:
+    """A Faust event's record as it came."""
+    message: Any = event.message
+    return Source(
+        message.topic,
+        message.partition,
+        message.offset,
+        int(message.timestamp * 1000),
+        message.key,
+        message.value,
+        tuple((name, value or b"") for name, value in _pairs(message.headers)),
+    )
+
+
+def _pairs(headers: Any) -> Iterable[tuple[str, bytes]]:
+    if not headers:
+        return ()
+    return headers.items() if hasattr(headers, "items") else headers
+
+
+def _die_of_bugs(task: asyncio.Task[None]) -> None:
+    if task.cancelled() or (error := task.exception()) is None:
+        return
+    log.critical("worker of a partition crashed", partition=task.get_name(), exc_info=error)
+    os._exit(EXIT_CRASHED)

@@ -1,0 +1,111 @@
+"""From one request to its sample tasks and the marker that opens its window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+
+from pipeline.errors import InvalidRequestError, TallystreamError
+from pipeline.events import ErrorInfo, InferenceRequest, Mode, Opened, Role, SampleTask, TaskGroup
+from pipeline.scheduling.modes import PROFILES, Profile, messages_on, path_of, profile_of, role_of
+from pipeline.scheduling.validate import check_content
+from pipeline.settings import LimitSettings
+
+_FUTURE_SLACK_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """What a request becomes.
+
+    Attributes:
+        groups: lane and sample tasks that share a prompt; empty when the request is refused.
+    """
+
+    opened: Opened
+    groups: tuple[tuple[int, TaskGroup], ...]
+
+
+def expand(request: InferenceRequest, *, appended_at: int, now: int, limits: LimitSettings) -> Expansion:
+    """Expand a request whose identity is good.
+
+    Args:
+        appended_at: the broker's time of the record in ms; it stands in for a created_at that is
+            missing or lies in the future, so that a producer's wrong clock moves no deadline.
+        now: ms.
+    """
+    created_at = request.created_at
+    if created_at <= 0 or created_at > appended_at + _FUTURE_SLACK_MS:
+        created_at = appended_at
+    own = limits.deadline_deep_ms if request.mode is Mode.DEEP else limits.deadline_ms
+    deadline_at = created_at + (request.deadline_ms or own)
+    profile = profile_of(request)
+    count = profile.samples if request.sampling.n is None else request.sampling.n
+    error: TallystreamError | None = None
+    try:
+        check_content(request, limits)
+    except InvalidRequestError as refused:
+        error = refused
+    opened = Opened(
+        request_id=request.request_id,
+        run=request.run,
+        tenant=request.tenant,
+        priority=request.priority,
+        mode=request.mode,
+        kind=request.kind,
+        created_at=created_at,
+        opened_at=now,
+        deadline_at=deadline_at,
+        expected=0 if error else count,
+        callback=request.callback,
+        metadata=request.metadata,
+        error=ErrorInfo(error.code, error.message, error.retriable) if error else None,
+    )
+    if error:
+        return Expansion(opened, ())
+    return Expansion(opened, _groups(request, profile, count, created_at, deadline_at))
+
+
+def _groups(
+    request: InferenceRequest, profile: Profile, count: int, created_at: int, deadline_at: int
+) -> tuple[tuple[int, TaskGroup], ...]:
+    def shape(index: int) -> tuple[str, str]:
+        return role_of(profile, index).value, path_of(profile, index)
+
+    groups: list[tuple[int, TaskGroup]] = []
+    for _, members in groupby(sorted(range(count), key=lambda index: (shape(index), index)), key=shape):
+        indices = list(members)
+        role = role_of(profile, indices[0])
+        path = path_of(profile, indices[0])
+        drawn = PROFILES[Mode.FAST] if role is Role.FIRST else profile
+        lane = max(request.priority - 1, 0) if role is Role.FIRST else request.priority
+        sampling = request.sampling
+        groups.append(
+            (
+                lane,
+                TaskGroup(
+                    request_id=request.request_id,
+                    run=request.run,
+                    tenant=request.tenant,
+                    priority=request.priority,
+                    mode=request.mode,
+                    kind=request.kind,
+                    path=path,
+                    messages=messages_on(path, request),
+                    temperature=drawn.temperature if sampling.temperature is None else sampling.temperature,
+                    top_p=1.0 if sampling.top_p is None else sampling.top_p,
+                    max_new_tokens=min(sampling.max_new_tokens or drawn.max_new_tokens, drawn.max_new_tokens)
+                    if role is Role.FIRST
+                    else sampling.max_new_tokens or drawn.max_new_tokens,
+                    created_at=created_at,
+                    deadline_at=deadline_at,
+                    tasks=tuple(
+                        SampleTask(i, role, None if sampling.seed is None else sampling.seed + i)
+                        for i in indices
+                    ),
+                    stop=sampling.stop,
+                    images=request.images,
+                ),
+            )
+        )
+    return tuple(groups)

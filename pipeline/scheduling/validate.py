@@ -1,0 +1,86 @@
+"""What a request may look like. Each refusal names the field and the fix."""
+
+from __future__ import annotations
+
+import math
+
+from pipeline.errors import InvalidRequestError
+from pipeline.events import PRIORITIES, InferenceRequest, Kind
+from pipeline.settings import LimitSettings
+
+_LONGEST_ID = 128
+
+
+def check_identity(request: InferenceRequest) -> None:
+    """Refuse what can not even be routed or answered: its record goes to dead-letters.
+
+    Raises:
+        InvalidRequestError: names the field.
+    """
+    _check(
+        0 < len(request.request_id) <= _LONGEST_ID and request.request_id.isprintable(),
+        "request_id",
+        f"must be 1 to {_LONGEST_ID} printable characters",
+    )
+    _check(
+        0 <= request.priority < PRIORITIES,
+        "priority",
+        f"must be 0 to {PRIORITIES - 1}, not {request.priority}",
+    )
+    _check(request.run >= 0, "run", "must not be negative")
+
+
+def check_content(request: InferenceRequest, limits: LimitSettings) -> None:
+    """Refuse what can not be served: the request ends as ``failed`` with this error.
+
+    Raises:
+        InvalidRequestError: names the field.
+    """
+    sampling = request.sampling
+    _check(
+        bool(request.prompt.strip()) or any(turn.content.strip() for turn in request.messages),
+        "prompt",
+        "is empty; set prompt or messages",
+    )
+    _check(not (request.prompt and request.messages), "messages", "can not be used together with prompt")
+    _check(
+        all(turn.role in ("system", "user", "assistant") for turn in request.messages),
+        "messages",
+        "roles are system, user and assistant",
+    )
+    _check(
+        sampling.n is None or 1 <= sampling.n <= limits.max_samples,
+        "sampling.n",
+        f"must be 1 to {limits.max_samples}, not {sampling.n}",
+    )
+    _check(
+        sampling.temperature is None
+        or (math.isfinite(sampling.temperature) and 0 <= sampling.temperature <= 2),
+        "sampling.temperature",
+        f"must be 0 to 2, not {sampling.temperature}",
+    )
+    _check(
+        sampling.top_p is None or 0 < sampling.top_p <= 1,
+        "sampling.top_p",
+        f"must be above 0 and at most 1, not {sampling.top_p}",
+    )
+    _check(
+        sampling.max_new_tokens is None or 1 <= sampling.max_new_tokens <= limits.max_new_tokens,
+        "sampling.max_new_tokens",
+        f"must be 1 to {limits.max_new_tokens}, not {sampling.max_new_tokens}",
+    )
+    _check(
+        request.deadline_ms is None or request.deadline_ms > 0,
+        "deadline_ms",
+        f"must be above 0, not {request.deadline_ms}",
+    )
+    _check(
+        request.kind is not Kind.VISION or bool(request.images),
+        "images",
+        "is empty; kind vision needs at least one",
+    )
+
+
+def _check(good: bool, field: str, problem: str) -> None:
+    if not good:
+        raise InvalidRequestError(f"{field} {problem}", field=field)

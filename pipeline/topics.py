@@ -1,0 +1,88 @@
+"""The topics, and the one rule that says where a record goes.
+
+A request keeps its shard ``crc32(request_id) mod shards`` all the way:
+``requests[priority * shards + s] -> batches.priority[s] -> samples[s] -> results[s]``.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+from typing import Final
+
+from pipeline.events import PRIORITIES
+
+REQUESTS: Final = "requests"
+SAMPLES: Final = "samples"
+RESULTS: Final = "results"
+DELIVERIES: Final = "deliveries"
+CONTROL: Final = "control"
+PROGRESS: Final = "progress"
+DEAD_LETTERS: Final = "dead-letters"
+LANES: Final = tuple(f"batches.{priority}" for priority in range(PRIORITIES))
+
+_HOUR = 3_600_000
+_DAY = 24 * _HOUR
+_LARGEST_RECORD = 2 * 1024 * 1024
+
+
+def shard_of(request_id: str, shards: int) -> int:
+    """Which shard a request belongs to on every topic (zlib's crc32 of the UTF-8 id)."""
+    return zlib.crc32(request_id.encode()) % shards
+
+
+def request_partition(request_id: str, priority: int, shards: int) -> int:
+    """The partition of ``requests`` for a request."""
+    return priority * shards + shard_of(request_id, shards)
+
+
+def lane_of(partition: int, shards: int) -> int:
+    """The priority that a partition of ``requests`` holds."""
+    return partition // shards
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """One topic as it is declared.
+
+    The broker's clock stamps the records (LogAppendTime), so that "since when" never depends on a
+    producer's clock.
+    """
+
+    name: str
+    partitions: int
+    config: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def declared_topics(shards: int, app: str) -> tuple[TopicSpec, ...]:
+    """Every topic that the pipeline needs, the aggregator's changelog among them."""
+
+    def spec(name: str, partitions: int, keep_ms: int, policy: str = "delete", **extra: str) -> TopicSpec:
+        config = {
+            "cleanup.policy": policy,
+            "retention.ms": str(keep_ms),
+            "message.timestamp.type": "LogAppendTime",
+            "max.message.bytes": str(_LARGEST_RECORD),
+        }
+        return TopicSpec(name, partitions, config | {key.replace("_", "."): v for key, v in extra.items()})
+
+    changelog = {"cleanup.policy": "compact", "max.message.bytes": str(_LARGEST_RECORD)}
+    return (
+        spec(REQUESTS, PRIORITIES * shards, 7 * _DAY),
+        *(spec(lane, shards, _DAY) for lane in LANES),
+        spec(SAMPLES, shards, 7 * _DAY),
+        spec(RESULTS, shards, _DAY, "compact,delete"),
+        spec(DELIVERIES, shards, 7 * _DAY, "compact,delete"),
+        spec(CONTROL, 1, _DAY),
+        spec(PROGRESS, shards, _HOUR),
+        spec(DEAD_LETTERS, shards, 30 * _DAY),
+        TopicSpec(windows_changelog(app), shards, changelog),
+    )
+
+
+WINDOWS_TABLE: Final = "windows"
+
+
+def windows_changelog(app: str) -> str:
+    """The topic behind the aggregator's table of open windows, named as Faust names it."""
+    return f"{app}-aggregator-{WINDOWS_TABLE}-changelog"

@@ -1,0 +1,190 @@
+"""A request's window: what has come of it, and what is to be published of it. Pure: time is passed in."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pipeline.events import (
+    ErrorInfo,
+    HopTimings,
+    Mode,
+    Opened,
+    Result,
+    Role,
+    Sample,
+    Status,
+    Usage,
+)
+from pipeline.fusion import Verdict, VotePolicy, decided, vote
+
+WindowKey = tuple[str, int]
+"""Request id and run."""
+
+
+@dataclass(slots=True)
+class Window:
+    """What is known of one run of a request.
+
+    Attributes:
+        opened: the marker; a sample that overtook it waits for it.
+        samples: by index; the first one that came counts.
+        closed_at: ms when the final result was published; such a window only remembers that.
+        first_published: the first answer (revision 0 of mode deep) is out.
+    """
+
+    opened: Opened | None = None
+    samples: dict[int, Sample] = field(default_factory=dict[int, Sample])
+    closed_at: int | None = None
+    first_published: bool = False
+
+    def add(self, sample: Sample) -> bool:
+        """Take a sample in; ``False`` when it is late or came before."""
+        if self.closed_at is not None or sample.sample_index in self.samples:
+            return False
+        self.samples[sample.sample_index] = sample
+        return True
+
+    def verdict(self) -> Verdict | None:
+        """The vote as it stands."""
+        if self.opened is None:
+            return None
+        return vote(list(self.samples.values()), _policy(self.opened))
+
+    def settle(self, now: int) -> list[Result]:
+        """What is to be published now, oldest revision first. The last one may be final."""
+        if self.opened is None or self.closed_at is not None:
+            return []
+        results: list[Result] = []
+        opened, samples = self.opened, list(self.samples.values())
+        first = next((sample for sample in samples if sample.role is Role.FIRST), None)
+        if first is not None and not self.first_published and first.error is None:
+            result = _result(opened, [first], now, Status.FIRST_ANSWER, None, revision=0)
+            if result.answer is not None:
+                results.append(result)
+        final = self._final(opened, samples, now)
+        return [*results, final] if final else results
+
+    def _final(self, opened: Opened, samples: Sequence[Sample], now: int) -> Result | None:
+        revision = 1 if opened.mode is Mode.DEEP else 0
+        if opened.error is not None:
+            return _result(opened, samples, now, Status.FAILED, opened.error, revision)
+        complete = len(samples) >= opened.expected
+        overdue = now >= opened.deadline_at
+        if not (complete or overdue or decided(samples, opened.expected, _policy(opened))):
+            return None
+        status, error = _outcome(opened, samples, early=overdue and not complete)
+        return _result(opened, samples, now, status, error, revision)
+
+
+class WindowBook:
+    """The windows of one shard, and which of them time asks for, without looking at all of them."""
+
+    def __init__(self, windows: Mapping[WindowKey, Window]) -> None:
+        self._windows = dict(windows)
+        self._deadlines: list[tuple[int, WindowKey]] = []
+        self._closed: list[tuple[int, WindowKey]] = []
+        for key in self._windows:
+            self.watch(key)
+
+    def __getitem__(self, key: WindowKey) -> Window:
+        """The window of a key, made when it is new."""
+        return self._windows.setdefault(key, Window())
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def watch(self, key: WindowKey) -> None:
+        """Note when time next asks for this window; call it after opening and after closing it."""
+        window = self._windows[key]
+        if window.closed_at is not None:
+            heapq.heappush(self._closed, (window.closed_at, key))
+        elif window.opened is not None:
+            heapq.heappush(self._deadlines, (window.opened.deadline_at, key))
+
+    def earliest(self) -> int | None:
+        """The earliest opening of a window that is open, in ms."""
+        return min((w.opened.opened_at for w in self._windows.values() if w.opened), default=None)
+
+    def overdue(self, now: int) -> list[WindowKey]:
+        """Open windows whose deadline has come; each is named once."""
+        due: list[WindowKey] = []
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, key = heapq.heappop(self._deadlines)
+            if key in self._windows and self._windows[key].closed_at is None:
+                due.append(key)
+        return due
+
+    def forget(self, before: int) -> list[WindowKey]:
+        """Drop windows that closed before a time, and name them."""
+        gone: list[WindowKey] = []
+        while self._closed and self._closed[0][0] < before:
+            _, key = heapq.heappop(self._closed)
+            if self._windows.pop(key, None) is not None:
+                gone.append(key)
+        return gone
+
+
+def is_final(result: Result) -> bool:
+    return result.status.terminal
+
+
+def _outcome(opened: Opened, samples: Sequence[Sample], *, early: bool) -> tuple[Status, ErrorInfo | None]:
+    if vote(samples, _policy(opened)).answer is not None:
+        return (Status.PARTIAL_DONE if early else Status.DONE), None
+    errors = [sample.error for sample in sorted(samples, key=lambda s: s.sample_index) if sample.error]
+    if early:
+        late = f"{len(samples)} of {opened.expected} samples came before the deadline, none with an answer"
+        return Status.FAILED, ErrorInfo("deadline_exceeded", late, retriable=True)
+    if errors and len(errors) == len(samples):
+        return Status.FAILED, errors[0]
+    return Status.FAILED, ErrorInfo("no_answer", f"none of {len(samples)} samples holds an answer")
+
+
+def _policy(opened: Opened) -> VotePolicy:
+    return VotePolicy.for_mode(opened.mode, opened.kind)
+
+
+def _result(
+    opened: Opened,
+    samples: Sequence[Sample],
+    now: int,
+    status: Status,
+    error: ErrorInfo | None,
+    revision: int,
+) -> Result:
+    verdict = vote(samples, _policy(opened))
+    finished = [sample.timings.finished_at for sample in samples]
+    return Result(
+        request_id=opened.request_id,
+        run=opened.run,
+        revision=revision,
+        status=status,
+        tenant=opened.tenant,
+        priority=opened.priority,
+        mode=opened.mode,
+        kind=opened.kind,
+        answer=verdict.answer,
+        chosen_sample=verdict.chosen_sample,
+        confidence=verdict.confidence,
+        votes=verdict.votes,
+        reasoning=verdict.reasoning,
+        usage=Usage(
+            prompt_tokens=sum(sample.prompt_tokens for sample in samples),
+            completion_tokens=sum(sample.completion_tokens for sample in samples),
+            saved_tokens=0,
+            samples_expected=opened.expected,
+            samples_used=sum(vote.count for vote in verdict.votes),
+        ),
+        timings=HopTimings(
+            created_at=opened.created_at,
+            opened_at=opened.opened_at,
+            first_sample_at=min(finished, default=None),
+            last_sample_at=max(finished, default=None),
+            finished_at=now,
+        ),
+        error=error,
+        callback=opened.callback,
+        metadata=opened.metadata,
+    )
