@@ -70,6 +70,20 @@ def create_topics(settings: Settings) -> TopicReport:
     )
 
 
+def check_topics(settings: Settings) -> tuple[str, ...]:
+    """What is missing or differs from the declaration, as sentences; changes nothing.
+
+    Raises:
+        BrokerDownError: Kafka can not be reached.
+    """
+    admin = admin_client(settings)
+    present = _partition_counts(admin, settings)
+    declared = declared_topics(settings.shards, settings.app)
+    missing = [f"{spec.name} is missing" for spec in declared if spec.name not in present]
+    there = [spec for spec in declared if spec.name in present]
+    return (*missing, *_differences(admin, there, present))
+
+
 def _partition_counts(admin: AdminClient, settings: Settings) -> dict[str, int]:
     try:
         topics = admin.list_topics(timeout=10).topics

@@ -78,7 +78,7 @@ class TopicFollower:
             BrokerDownError: Kafka can not be reached.
         """
         self._codec = codec
-        self._consumer = assigned_consumer(settings, enable_partition_eof=False, fetch_wait_max_ms=50)
+        self._consumer = assigned_consumer(settings, enable_partition_eof=False)
         places: list[TopicPartition] = []
         try:
             for topic in topics:

@@ -1,10 +1,10 @@
 """A small grammar of algebra, LaTeX and plain, read into trees. Nothing is evaluated here, and nothing is ever eval'ed.
 
-    sum     = product (("+" | "-") product)*
-    product = signed (("*" | "/" | nothing) signed)*
-    power   = postfix ("^" signed)?
-    postfix = atom ("!" | "%" | "°")*
-    atom    = number | mixed number | symbol | constant | function | \\frac | \\sqrt | \\binom | "(" sum ")" | "|" sum "|"
+sum     = product (("+" | "-") product)*
+product = signed (("*" | "/" | nothing) signed)*
+power   = postfix ("^" signed)?
+postfix = atom ("!" | "%" | "°")*
+atom    = number | mixed number | symbol | constant | function | \\frac | \\sqrt | \\binom | "(" sum ")" | "|" sum "|"
 """
 
 from __future__ import annotations
@@ -42,11 +42,71 @@ Node = Num | Sym | Op
 
 CONSTANTS = frozenset({"pi", "e", "i"})
 _FUNCTIONS = frozenset(
-    ["sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "ln", "log", "lg", "exp", "sqrt", "abs", "cbrt", "floor", "ceil"]
+    [
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "ln",
+        "log",
+        "lg",
+        "exp",
+        "sqrt",
+        "abs",
+        "cbrt",
+        "floor",
+        "ceil",
+    ]
 )
 _ALIASES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "lg": "log"}
 _GREEK = frozenset(
-    ["alpha", "beta", "gamma", "delta", "epsilon", "varepsilon", "zeta", "eta", "theta", "vartheta", "iota", "kappa", "lambda", "mu", "nu", "xi", "rho", "sigma", "tau", "upsilon", "phi", "varphi", "chi", "psi", "omega", "Gamma", "Delta", "Theta", "Lambda", "Xi", "Sigma", "Phi", "Psi", "Omega"]
+    [
+        "alpha",
+        "beta",
+        "gamma",
+        "delta",
+        "epsilon",
+        "varepsilon",
+        "zeta",
+        "eta",
+        "theta",
+        "vartheta",
+        "iota",
+        "kappa",
+        "lambda",
+        "mu",
+        "nu",
+        "xi",
+        "rho",
+        "sigma",
+        "tau",
+        "upsilon",
+        "phi",
+        "varphi",
+        "chi",
+        "psi",
+        "omega",
+        "Gamma",
+        "Delta",
+        "Theta",
+        "Lambda",
+        "Xi",
+        "Sigma",
+        "Phi",
+        "Psi",
+        "Omega",
+    ]
 )
 _NUMBER = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d{1,5}(?![\d.]))?|\.\d+(?:[eE][+-]?\d{1,5}(?![\d.]))?")
 _COMMAND = re.compile(r"\\([A-Za-z]+)")
@@ -55,7 +115,36 @@ _SUBSCRIPT = re.compile(r"_(?:\{([A-Za-z0-9]{1,10})\}|([A-Za-z0-9]))")
 _REPEATING = re.compile(r"\\overline\s*\{(\d{1,20})\}")
 _SIMPLE_FRACTION = re.compile(r"\\[dtc]?frac\s*(?:\{\s*\d+\s*\}\s*\{\s*\d+\s*\}|\d\s*\d|\d\s*\{\s*\d+\s*\})")
 _SPACED_MIXED = re.compile(r"[ ]+\d+[ ]*/[ ]*\d+")
-_WORDS = frozenset(["at", "an", "in", "of", "to", "no", "on", "is", "it", "as", "or", "by", "be", "we", "he", "me", "my", "up", "so", "do", "go", "if", "am", "pm", "vs", "us"])
+_WORDS = frozenset(
+    [
+        "at",
+        "an",
+        "in",
+        "of",
+        "to",
+        "no",
+        "on",
+        "is",
+        "it",
+        "as",
+        "or",
+        "by",
+        "be",
+        "we",
+        "he",
+        "me",
+        "my",
+        "up",
+        "so",
+        "do",
+        "go",
+        "if",
+        "am",
+        "pm",
+        "vs",
+        "us",
+    ]
+)
 
 
 def parse(text: str) -> Node:
@@ -151,7 +240,8 @@ class _Parser:
         if rest[0] == "\\":
             command = _COMMAND.match(rest)
             return rest.startswith(("\\{", "\\lvert", "\\lfloor", "\\lceil")) or (
-                command is not None and not command.group(1).startswith(("pm", "mp", "rvert", "rfloor", "rceil"))
+                command is not None
+                and not command.group(1).startswith(("pm", "mp", "rvert", "rfloor", "rceil"))
             )
         return rest[0].isalpha() or rest[0] in "({["
 
@@ -190,7 +280,12 @@ class _Parser:
             self.bars = bars
             self.need({"(": ")", "[": "]", "\\{": "\\}", "{": "}"}[opening])
             return node
-        for opening, closing, name in (("|", "|", "abs"), ("\\lvert", "\\rvert", "abs"), ("\\lfloor", "\\rfloor", "floor"), ("\\lceil", "\\rceil", "ceil")):
+        for opening, closing, name in (
+            ("|", "|", "abs"),
+            ("\\lvert", "\\rvert", "abs"),
+            ("\\lfloor", "\\rfloor", "floor"),
+            ("\\lceil", "\\rceil", "ceil"),
+        ):
             if self.take(opening) is not None:
                 self.bars += opening == "|"
                 node = self.sum()
@@ -209,7 +304,9 @@ class _Parser:
         exponent = re.search(r"[eE]([+-]?\d+)$", digits)
         if exponent is not None and abs(int(exponent.group(1))) > MAX_DIGITS:
             raise NotAlgebraError("exponent too large")
-        value = Fraction(digits.rstrip(".") if exponent is None else digits.replace(".e", "e").replace(".E", "E"))
+        value = Fraction(
+            digits.rstrip(".") if exponent is None else digits.replace(".e", "e").replace(".E", "E")
+        )
         if "." in digits and (repeating := self.found(_REPEATING)) is not None:
             places = len(digits.partition(".")[2])
             period = repeating.group(1)
@@ -255,7 +352,9 @@ class _Parser:
             return Sym("pi")
         if name in _GREEK:
             return self.symbol(name)
-        if name in ("mathrm", "text", "operatorname", "mathit") and (inner := self.found(re.compile(r"\s*\{\s*([A-Za-z]{1,6})\s*\}"))):
+        if name in ("mathrm", "text", "operatorname", "mathit") and (
+            inner := self.found(re.compile(r"\s*\{\s*([A-Za-z]{1,6})\s*\}"))
+        ):
             return self.letters(inner.group(1))
         raise NotAlgebraError(f"unknown command {name}")
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 
-_MONTHS = {name: place + 1 for place, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split())}
+_MONTHS = {
+    name: place + 1 for place, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split())
+}
 _MONTH = r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
 _DATES = tuple(
     re.compile(pattern, re.I)
@@ -20,7 +22,9 @@ _DATES = tuple(
 _SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})")
 _CLOCK = re.compile(r"(\d{1,2})\s*:\s*(\d{2})(?:\s*:\s*(\d{2}))?\s*(a\.?m\.?|p\.?m\.?)?", re.I)
 _HOUR = re.compile(r"(\d{1,2})()()\s*(a\.?m\.?|p\.?m\.?|o'clock)", re.I)
-_CLOCK_ZH = re.compile(r"(凌晨|早上|上午|中午|下午|晚上)?\s*(\d{1,2})\s*(?:点钟?|时|:)\s*(?:(\d{1,2})分?|(半)|(整))?")
+_CLOCK_ZH = re.compile(
+    r"(凌晨|早上|上午|中午|下午|晚上)?\s*(\d{1,2})\s*(?:点钟?|时|:)\s*(?:(\d{1,2})分?|(半)|(整))?"
+)
 _RATIO = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(?::|比|\bto\b|\\colon)\s*(\d{1,9}(?:\.\d{1,9})?)")
 
 

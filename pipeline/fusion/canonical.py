@@ -57,10 +57,15 @@ def _numeral(text: str) -> Canonical | None:
     digits = bare.removeprefix("-")
     whole, _, decimals = digits.partition(".")
     sign = "-" if negative and digits.strip("0.") else ""
-    return plain_number(f"{sign}{whole or '0'}.{decimals}" if decimals.strip("0") else f"{sign}{whole or '0'}")
+    return plain_number(
+        f"{sign}{whole or '0'}.{decimals}" if decimals.strip("0") else f"{sign}{whole or '0'}"
+    )
 
 
 def _long(text: str) -> Canonical:
-    if len(text) <= MAX_NUMERAL and (numeral := _numeral(joined_thousands(text.strip()).rstrip("."))) is not None:
+    if (
+        len(text) <= MAX_NUMERAL
+        and (numeral := _numeral(joined_thousands(text.strip()).rstrip("."))) is not None
+    ):
         return numeral
     return Canonical(f"t:{' '.join(text.split())}")

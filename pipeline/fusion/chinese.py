@@ -6,7 +6,13 @@ import re
 from fractions import Fraction
 
 _DIGITS = {
-    **{char: value for value, chars in enumerate(("零〇", "一壹", "二贰两", "三叁", "四肆", "五伍", "六陆", "七柒", "八捌", "九玖")) for char in chars},
+    **{
+        char: value
+        for value, chars in enumerate(
+            ("零〇", "一壹", "二贰两", "三叁", "四肆", "五伍", "六陆", "七柒", "八捌", "九玖")
+        )
+        for char in chars
+    },
     **{str(digit): digit for digit in range(10)},
 }
 _TENS = {"十": 10, "拾": 10, "百": 100, "佰": 100, "千": 1000, "仟": 1000}

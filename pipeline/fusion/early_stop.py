@@ -47,8 +47,7 @@ def decided(samples: Sequence[Sample], expected: int, policy: VotePolicy) -> boo
     if len(split.core) < policy.min_share * (votes + missing):
         return False
     return all(
-        _stays_ahead(split.leader, rival, votes, missing, policy)
-        for rival in (*split.rivals, _Side(0, 0.0))
+        _stays_ahead(split.leader, rival, votes, missing, policy) for rival in (*split.rivals, _Side(0, 0.0))
     )
 
 

@@ -65,7 +65,9 @@ def values(node: Node) -> tuple[Fraction | str, ...]:
     """
     names = symbols(node)
     with _LOCK:
-        return tuple(_number(node, {name: _coordinate(name, point) for name in names}) for point in range(POINTS))
+        return tuple(
+            _number(node, {name: _coordinate(name, point) for name in names}) for point in range(POINTS)
+        )
 
 
 def ratios(node: Node, *, keep_sign: bool) -> tuple[str, ...]:
@@ -73,7 +75,9 @@ def ratios(node: Node, *, keep_sign: bool) -> tuple[str, ...]:
     names = symbols(node)
     with _LOCK:
         found = [
-            _settled(*(_evaluated(node, {n: _coordinate(n, p) for n in names}, ctx) for ctx in (_COARSE, _FINE)))
+            _settled(
+                *(_evaluated(node, {n: _coordinate(n, p) for n in names}, ctx) for ctx in (_COARSE, _FINE))
+            )
             for p in range(POINTS)
         ]
         pivot = next((value for value in found if value != 0), None)
@@ -220,7 +224,11 @@ class _Evaluator:
         if isinstance(base, Fraction) and isinstance(exponent, Fraction):
             if exponent.denominator == 1:
                 return self.integer_power(base, exponent.numerator)
-            if base >= 0 and exponent.denominator <= 64 and (root := _exact_root(base, exponent.denominator)) is not None:
+            if (
+                base >= 0
+                and exponent.denominator <= 64
+                and (root := _exact_root(base, exponent.denominator)) is not None
+            ):
                 return self.integer_power(root, exponent.numerator)
         if base == 0:
             return Fraction(0)
@@ -271,7 +279,10 @@ class _Evaluator:
 
     def function(self, name: str, args: list[Value]) -> Value:
         numbers = [_inexact(arg, self.context) for arg in args]
-        if any(self.context.mag(number) > 60 for number in numbers if number != 0) and name not in ("ln", "log"):
+        if any(self.context.mag(number) > 60 for number in numbers if number != 0) and name not in (
+            "ln",
+            "log",
+        ):
             raise UnboundedError("argument too large")
         match name:
             case "ln":

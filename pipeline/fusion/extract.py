@@ -20,11 +20,14 @@ from dataclasses import dataclass
 from pipeline.fusion.code import last_fence
 from pipeline.fusion.sentences import stated, tidy
 
-LONGEST_TEXT = 200_000
-"""Of a longer text only the end is read: that is where answers are."""
+LONGEST_TEXT = 40_000
+"""Characters. Of a longer text only the end is read: that is where answers are."""
+LONGEST_STATEMENT = 600
+"""Characters after a marker in which its sentence has to end."""
 
 _CUT = ("length", "timeout")
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
+_BRACE = re.compile(r"\\.|[{}]", re.S)
 _SPACE_BOX = re.compile(r"[^\s${},;]+")
 _HASHES = re.compile(r"^[ \t]*#{4}(?!#)[ \t]*(\S.*)$", re.M)
 _HASHED_NUMBER = re.compile(r"[-+$¥￥€£]?[\d.,]*\d(?:[\d.,/]*\d)?\s*[%°]?[A-Za-z一-鿿]{0,12}$")
@@ -60,6 +63,10 @@ _CONCLUSION = re.compile(
     re.I,
 )
 _SENTENCE_END = re.compile(r"\n|[。！？!?；;]|\.(?=\s|$|[*_)])")
+_CLAUSE = re.compile(
+    r",? (?:because|since|which|as we|so that|and not)\b|，?(?:因为|由于)|，(?=即|所以|也就是)"
+)
+_FORMULA = re.compile(r"\$\$?[^$\n]{1,400}\$\$?|\\\(.{1,400}?\\\)|\\\[.{1,400}?\\\]", re.S)
 _THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|(\Z))", re.S | re.I)
 
 
@@ -100,36 +107,32 @@ def _without_thinking(text: str) -> str | None:
 
 
 def _boxes(text: str) -> Iterator[_Found]:
-    for match in _BOX.finditer(text):
+    closing = closing_braces(text)
+    starts = [match.start() for match in _BOX.finditer(text)]
+    for place, match in enumerate(_BOX.finditer(text)):
         start = match.end()
         if text[start : start + 1] == "{":
-            end = closing_brace(text, start)
-            inner = text[start + 1 : end]
-            # A box in a box, as some models write it: the inner one is found on its own.
-            if _BOX.search(inner) is None:
-                yield _Found(match.start(), "" if end is None else tidy(_unwrapped(inner)), end is not None)
+            end = closing.get(start)
+            following = starts[place + 1] if place + 1 < len(starts) else len(text)
+            if end is None:
+                yield _Found(match.start(), "", complete=False)
+            elif following > end:
+                # A box in a box, as some models write it, is read at the inner one.
+                yield _Found(match.start(), tidy(_unwrapped(text[start + 1 : end])))
         elif (bare := _SPACE_BOX.match(text, start)) is not None:
             yield _Found(match.start(), tidy(bare.group()))
 
 
-def closing_brace(text: str, start: int) -> int | None:
-    """The index of the brace that closes the one at ``start``; escaped braces don't count."""
-    depth = 0
-    position = start
-    while position < len(text):
-        match text[position]:
-            case "\\":
-                position += 1
-            case "{":
-                depth += 1
-            case "}":
-                depth -= 1
-                if depth == 0:
-                    return position
-            case _:
-                pass
-        position += 1
-    return None
+def closing_braces(text: str) -> dict[int, int]:
+    """Where each brace that opens is closed, in one pass; escaped braces don't count."""
+    pairs: dict[int, int] = {}
+    opened: list[int] = []
+    for match in _BRACE.finditer(text):
+        if match.group() == "{":
+            opened.append(match.start())
+        elif match.group() == "}" and opened:
+            pairs[opened.pop()] = match.start()
+    return pairs
 
 
 def _unwrapped(inner: str) -> str:
@@ -138,12 +141,11 @@ def _unwrapped(inner: str) -> str:
 
 
 def _hashes(text: str) -> Iterator[_Found]:
-    matches = list(_HASHES.finditer(text))
-    for match in matches:
+    end = len(text.rstrip())
+    for match in _HASHES.finditer(text):
         content = match.group(1).strip()
-        last_line = not text[match.end() :].strip()
         # Four hashes are also a heading of level 4.
-        if last_line or _HASHED_NUMBER.match(content):
+        if match.end() >= end or _HASHED_NUMBER.match(content):
             yield _Found(match.start(), tidy(content), match.end() < len(text))
 
 
@@ -162,18 +164,18 @@ def _phrases(text: str) -> Iterator[_Found]:
 
 def _statement(text: str, start: int) -> tuple[str, bool]:
     """From ``start`` to the end of its sentence, and whether that end is in the text."""
-    if (formula := re.compile(r"\$\$?[^$\n]{1,400}\$\$?|\\\(.{1,400}?\\\)|\\\[.{1,400}?\\\]", re.S).match(text, start)) and (
-        text[formula.end() : formula.end() + 1] in ("", ".", "\n", "。", "*")
-    ):
+    formula = _FORMULA.match(text, start)
+    if formula is not None and text[formula.end() : formula.end() + 1] in ("", ".", "\n", "。", "*"):
         return formula.group(), formula.end() < len(text)
-    end = _SENTENCE_END.search(text, start)
+    limit = start + LONGEST_STATEMENT
+    end = _SENTENCE_END.search(text, start, limit + 1)
     if end is None:
-        return text[start:].strip(), False
+        return text[start:limit].strip(), False
     return text[start : end.start()].strip(), True
 
 
 def _first_clause(content: str) -> str:
-    return re.split(r",? (?:because|since|which|as we|so that|and not)\b|，?(?:因为|由于)|，(?=即|所以|也就是)", content)[0].strip()
+    return _CLAUSE.split(content, maxsplit=1)[0].strip()
 
 
 def _unmarked(text: str) -> str | None:

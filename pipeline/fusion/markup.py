@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import re
 
-_SPACING = re.compile(r"\\(?:left|right|bigl?|bigr?|Bigl?|Bigr?|displaystyle|textstyle|limits|quad|qquad)(?![A-Za-z])|(?<!\\)\\[!;:> ]|~")
+_SPACING = re.compile(
+    r"\\(?:left|right|bigl?|bigr?|Bigl?|Bigr?|displaystyle|textstyle|limits|quad|qquad)(?![A-Za-z])|(?<!\\)\\[!;:> ]|~"
+)
 _THIN = re.compile(r"(?<!\\)\\,")
 _THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3})((?:(?:,\\!|\{,\}|\\,|,)\d{3})+)(?![\d]|,\d)")
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?![\d,]| \d)")
 _BRACED_COMMA = re.compile(r"(?<=\d)(?:\{,\}|,\\!)(?=\d{3})")
-_WRAPPER = re.compile(r"\\(?:boxed|fbox|text|textbf|textit|mathrm|mathbf|mathit|mbox|textrm|operatorname)\s*\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}")
-_ORDINAL = re.compile(r"(?<=\d)\s*(?:\^\s*)?\{?\s*(?:\\(?:text|mathrm|mbox|textrm)\s*\{\s*(?:st|nd|rd|th)\s*\}|(?:st|nd|rd|th)\b)\s*\}?")
+_WRAPPER = re.compile(
+    r"\\(?:boxed|fbox|text|textbf|textit|mathrm|mathbf|mathit|mbox|textrm|operatorname)\s*\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}"
+)
+_ORDINAL = re.compile(
+    r"(?<=\d)\s*(?:\^\s*)?\{?\s*(?:\\(?:text|mathrm|mbox|textrm)\s*\{\s*(?:st|nd|rd|th)\s*\}|(?:st|nd|rd|th)\b)\s*\}?"
+)
 _OPENING = re.compile(
     r"(?:(?:so |thus |therefore |hence )?(?:the |our |my )?(?:final |correct )?(?:answer|result|solution)\s*(?:is|:|=)|(?:it is|it's)(?= )|"
     r"(?:所以|因此|故)?(?:最终|最后|正确)?(?:答案|结果)(?:应该是|应为|是|为|:))\s*[:]?\s*",
     re.I,
 )
-_PAIRS = (("**", "**"), ("__", "__"), ("$$", "$$"), ("$", "$"), ("`", "`"), ("\\(", "\\)"), ("\\[", "\\]"), ('"', '"'))
+_PAIRS = (
+    ("**", "**"),
+    ("__", "__"),
+    ("$$", "$$"),
+    ("$", "$"),
+    ("`", "`"),
+    ("\\(", "\\)"),
+    ("\\[", "\\]"),
+    ('"', '"'),
+)
 
 
 def unwrapped(text: str) -> str:

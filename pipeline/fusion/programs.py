@@ -10,7 +10,10 @@ import textwrap
 from pipeline.fusion.code import last_fence
 
 MAX_SOURCE = 20_000
-_STATEMENT = re.compile(r"^[ \t]*(?:def|class|async|import|from|for|while|if|try|with|return|print|@|lambda)\b.*[:(=]|^[ \t]*(?:import|from) \w|^[ \t]*\w+(?:\[[^\]\n]*\])? [-+*/]?= ", re.M)
+_STATEMENT = re.compile(
+    r"^[ \t]*(?:def|class|async|import|from|for|while|if|try|with|return|print|@|lambda)\b.*[:(=]|^[ \t]*(?:import|from) \w|^[ \t]*\w+(?:\[[^\]\n]*\])? [-+*/]?= ",
+    re.M,
+)
 _DYNAMIC = frozenset({"eval", "exec", "locals", "vars", "globals", "dir"})
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -42,7 +45,13 @@ class _Locals(ast.NodeVisitor):
         self.names: dict[str, None] = {}
         self.outer: set[str] = set()
         arguments = function.args
-        every = [*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg]
+        every = [
+            *arguments.posonlyargs,
+            *arguments.args,
+            arguments.vararg,
+            *arguments.kwonlyargs,
+            arguments.kwarg,
+        ]
         for argument in every:
             if argument is not None:
                 self.names[argument.arg] = None
@@ -113,7 +122,11 @@ class _Renamed(ast.NodeTransformer):
     def generic_visit(self, node: ast.AST) -> ast.AST:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0] if node.body else None
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
                 node.body = node.body[1:] or [ast.Pass()]
         return super().generic_visit(node)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 _MARKUP = re.compile(r"\\(?:text|mbox|mathrm|textbf|textit|mathbf|emph)\s*\{([^{}]*)\}")
-_PUNCTUATION = re.compile(r"(?<!\d)[.,;:!?'\"…]|[.,;:!?'\"…](?!\d)|(?<=[A-Za-z])-(?=[A-Za-z])|[*_`](?=[A-Za-z*_`]|$)")
+_PUNCTUATION = re.compile(
+    r"(?<!\d)[.,;:!?'\"…]|[.,;:!?'\"…](?!\d)|(?<=[A-Za-z])-(?=[A-Za-z])|[*_`](?=[A-Za-z*_`]|$)"
+)
 _ARTICLE = re.compile(r"^(?:the|an?) (?=\w)")
 _HANZI_SPACE = re.compile(r"(?<=[一-鿿])\s+|\s+(?=[一-鿿])")
 _FORMULA_SPACE = re.compile(r"\s*([-+*/^=<>(){}\[\],|])\s*")

@@ -14,14 +14,25 @@ from pipeline.fusion.evaluate import UnboundedError, constant
 from pipeline.fusion.units import known_unit, noun_unit, split_currency
 
 _ENDING = re.compile(
-    r"^(?P<head>.*[\d.)}!])\s*(?:\\(?:text|mbox|mathrm|textrm|,)\s*\{(?P<boxed>[^{}]*)\}(?P<power>\s*\^\s*\{?\s*-?\d\s*\}?)?)$", re.S
+    r"^(?P<head>.*[\d.)}!])\s*(?:\\(?:text|mbox|mathrm|textrm|,)\s*\{(?P<boxed>[^{}]*)\}(?P<power>\s*\^\s*\{?\s*-?\d\s*\}?)?)$",
+    re.S,
 )
-_DEGREES = re.compile(r"^(?P<head>.+?)\s*(?:\^\s*\{?\s*\\circ\s*\}?|\\degree|°|度)\s*(?P<scale>(?:\\(?:text|mathrm)\{)?[CF]?\}?)$", re.S)
+_DEGREES = re.compile(
+    r"^(?P<head>.+?)\s*(?:\^\s*\{?\s*\\circ\s*\}?|\\degree|°|度)\s*(?P<scale>(?:\\(?:text|mathrm)\{)?[CF]?\}?)$",
+    re.S,
+)
 _ANGLE_FUNCTION = re.compile(r"(?:sin|cos|tan|cot|sec|csc)")
-_PLAIN = re.compile(r"^(?P<head>.*?[\d)}!])(?P<gap>\s*)(?P<unit>[^\d\s\\{}()=<>+*,;:^!%|-][^\\{}()=<>+*,;:!%|]*)$", re.S)
+_PLAIN = re.compile(
+    r"^(?P<head>.*?[\d)}!])(?P<gap>\s*)(?P<unit>[^\d\s\\{}()=<>+*,;:^!%|-][^\\{}()=<>+*,;:!%|]*)$", re.S
+)
 _PERCENT_WORD = re.compile(r"\s*(?:\\?%|percent|per cent|percentage points?)$", re.I)
-_HANZI = re.compile(rf"^(?P<sign>[负-]?)(?P<number>(?:第|百分之|千分之)?[\d.点又分之半{NUMERAL_CHARS}]*?)(?P<unit>[一-鿿]*整?)$")
-_MAGNITUDE = re.compile(r"^(?P<head>.*[\d)}])\s*(?P<word>hundred|thousand|million|billion|trillion|万亿|[万亿萬億])(?P<rest>.*)$", re.I | re.S)
+_HANZI = re.compile(
+    rf"^(?P<sign>[负-]?)(?P<number>(?:第|百分之|千分之)?[\d.点又分之半{NUMERAL_CHARS}]*?)(?P<unit>[一-鿿]*整?)$"
+)
+_MAGNITUDE = re.compile(
+    r"^(?P<head>.*[\d)}])\s*(?P<word>hundred|thousand|million|billion|trillion|万亿|[万亿萬億])(?P<rest>.*)$",
+    re.I | re.S,
+)
 _ZH_MAGNITUDE = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8, "万亿": 10**12}
 _ABOUT = re.compile(r"^(?:about|approximately|around|exactly|a total of|约|大约|共|一共|总共)\s*", re.I)
 
@@ -59,7 +70,9 @@ def _currency_amount(text: str, currency: str) -> Quantity | None:
     found = _united(text)
     if found is None:
         return None
-    return Quantity(found.value, found.unit if currency == "usd" and found.unit in ("usd", "cad") else currency)
+    return Quantity(
+        found.value, found.unit if currency == "usd" and found.unit in ("usd", "cad") else currency
+    )
 
 
 def _united(text: str) -> Quantity | None:
@@ -86,7 +99,13 @@ def _endings(text: str) -> Iterator[tuple[str, str, bool]]:
     if (found := _ENDING.match(text)) is not None:
         yield found["head"], found["boxed"] + (found["power"] or ""), True
     # From the first place where a unit can begin, so that 5 m/s^2 is not read as 5 m over s^2.
-    if (found := re.match(r"^(?P<head>[-+]?(?:[\d.]+|\d+\s+\d+/\d+|[\d.]+\s*/\s*[\d.]+))(?P<gap>\s*)(?P<unit>[^\d\s.].*)$", text, re.S)) is not None:
+    if (
+        found := re.match(
+            r"^(?P<head>[-+]?(?:[\d.]+|\d+\s+\d+/\d+|[\d.]+\s*/\s*[\d.]+))(?P<gap>\s*)(?P<unit>[^\d\s.].*)$",
+            text,
+            re.S,
+        )
+    ) is not None:
         unit = re.sub(r"\\(?:text|mbox|mathrm)\s*\{([^{}]*)\}", r"\1", found["unit"])
         single = len(unit) == 1 and unit.isascii() and unit.isalpha()
         if not single or (found["gap"] and unit in "mgshlLNJWVAK"):

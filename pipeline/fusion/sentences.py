@@ -20,9 +20,13 @@ _SENTENCES = re.compile(r"(?<=[.!?])\s+|[。！？\n]+")
 _ARITHMETIC = re.compile(r"\d[\d,.]*\s*[-+*/×÷−]\s*[$]?\d|=|\\times|\\frac")
 _COPULA = re.compile(r"\s(?:is|are|was|were|equals|will be|would be|=)\s", re.I)
 _COPULA_ZH = re.compile(r"(?:等于|应该是|就是|一共有|共有|[是为])")
-_VAGUE_HEAD = re.compile(r"(?:the|it|this|that|these|those|there|he|she|they|its|his|her|their|an?|what|which|here|answer)\b", re.I)
-_TRAILER = re.compile(r"(?:,\s|，|;|；|\s\(|\s(?:which|because|since|and it|when|where|who|whose|that is)\b).*$", re.S)
-_OUTER = " \t\r\n.。,，;；:：!！\"“”"
+_VAGUE_HEAD = re.compile(
+    r"(?:the|it|this|that|these|those|there|he|she|they|its|his|her|their|an?|what|which|here|answer)\b", re.I
+)
+_TRAILER = re.compile(
+    r"(?:,\s|，|;|；|\s\(|\s(?:which|because|since|and it|when|where|who|whose|that is)\b).*$", re.S
+)
+_OUTER = ' \t\r\n.。,，;；:：!！"“”'
 
 
 def tidy(answer: str) -> str:
@@ -36,7 +40,9 @@ def tidy(answer: str) -> str:
         for opening, closing in (("\\(", "\\)"), ("\\[", "\\]")):
             if text.startswith(opening) and text.endswith(closing) and len(text) >= 4:
                 text = text[2:-2].strip()
-        text = re.sub(r"(?:\*\*|__)+$|^(?:\*\*|__)+", "", text.strip()).rstrip(_OUTER).lstrip(" \t\r\n:：。，")
+        text = (
+            re.sub(r"(?:\*\*|__)+$|^(?:\*\*|__)+", "", text.strip()).rstrip(_OUTER).lstrip(" \t\r\n:：。，")
+        )
         if text == before:
             break
     if _THOUSANDS.fullmatch(text):
@@ -86,7 +92,9 @@ def _is_formula(text: str) -> bool:
 
 def _lists_assignments(text: str) -> bool:
     parts = re.split(r"\s*(?:,|，|;|\bor\b|\band\b|或|和|且|\\text\{ ?(?:or|and) ?\})\s*", text)
-    return all(re.fullmatch(r"[A-Za-z](?:_\{?\w+\}?)?\s*=[^=]+", part.strip()) for part in parts if part.strip())
+    return all(
+        re.fullmatch(r"[A-Za-z](?:_\{?\w+\}?)?\s*=[^=]+", part.strip()) for part in parts if part.strip()
+    )
 
 
 def _result_of(sentence: str) -> str | None:

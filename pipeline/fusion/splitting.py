@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-SEPARATORS = re.compile(r"[,;]|\s(?:or|and)\s|\\text\s*\{\s*(?:or|and|或|和)\s*\}|\\(?:lor|land)(?![A-Za-z])|[或和且]|\n")
+SEPARATORS = re.compile(
+    r"[,;]|\s(?:or|and)\s|\\text\s*\{\s*(?:or|and|或|和)\s*\}|\\(?:lor|land)(?![A-Za-z])|[或和且]|\n"
+)
 _OPENING = "([{"
 _CLOSING = ")]}"
 

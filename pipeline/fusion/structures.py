@@ -23,8 +23,13 @@ _NAME = r"(?:[A-Za-z]|\\[A-Za-z]+)(?:_\{?\w{1,4}\}?)?"
 _ASSIGNED = re.compile(rf"({_NAME})\s*(?:\(\s*[a-z](?:\s*,\s*[a-z])*\s*\))?\s*={{1,2}}\s*(.+)", re.S)
 _REVERSED = re.compile(rf"([^=<>]*\d[^=<>]*)=\s*{_NAME}")
 _MEMBER = re.compile(rf"{_NAME}(?:\s*,\s*{_NAME})*\s*\\in(?![A-Za-z])\s*(.+)", re.S)
-_BUILDER = re.compile(rf"(?:\\\{{|\{{)\s*{_NAME}\s*(?:\\in\s*\\mathbb\{{?R\}}?\s*)?(?:\||:|\\mid|\\vert)\s*(.+?)\s*(?:\\\}}|\}})", re.S)
-_MATRIX = re.compile(r"\\begin\s*\{([pbBvV]?matrix|smallmatrix|array)\}(?:\{[lcr| ]*\})?(.*)\\end\s*\{\1\}", re.S)
+_BUILDER = re.compile(
+    rf"(?:\\\{{|\{{)\s*{_NAME}\s*(?:\\in\s*\\mathbb\{{?R\}}?\s*)?(?:\||:|\\mid|\\vert)\s*(.+?)\s*(?:\\\}}|\}})",
+    re.S,
+)
+_MATRIX = re.compile(
+    r"\\begin\s*\{([pbBvV]?matrix|smallmatrix|array)\}(?:\{[lcr| ]*\})?(.*)\\end\s*\{\1\}", re.S
+)
 _BASE = re.compile(r"([0-9A-Za-z]+)\s*_\s*\{?\s*(\d{1,2})\s*\}?")
 _INFINITY = re.compile(r"([-+]?)\s*(?:\\infty|\\inf|infinity|inf|oo|无穷大?|正无穷|)", re.I)
 _COMPARISON = re.compile(r"<=|>=|\\leqslant|\\geqslant|\\leq|\\geq|\\le(?![a-z])|\\ge(?![a-z])|\\lt|\\gt|<|>")
@@ -43,7 +48,20 @@ def structure(text: str, depth: int = 0) -> Canonical | None:
     if _EMPTY.fullmatch(text):
         return Canonical("{}")
     text = without_braces(text)
-    for reader in (_matrix, _member, _base, _infinity, _quantity, _union, _joined, _bracketed, _compared, _equation, _plus_minus, _expression):
+    for reader in (
+        _matrix,
+        _member,
+        _base,
+        _infinity,
+        _quantity,
+        _union,
+        _joined,
+        _bracketed,
+        _compared,
+        _equation,
+        _plus_minus,
+        _expression,
+    ):
         found = reader(text, depth)
         if found is not None:
             return found
@@ -63,7 +81,11 @@ def _matrix(text: str, depth: int) -> Canonical | None:
     found = _MATRIX.fullmatch(text)
     if found is None:
         return None
-    rows = [row for row in re.split(r"\\\\(?:\[\w+\])?|\\cr(?![A-Za-z])", found.group(2)) if row.strip(" \n\\hline")]
+    rows = [
+        row
+        for row in re.split(r"\\\\(?:\[\w+\])?|\\cr(?![A-Za-z])", found.group(2))
+        if row.strip(" \n\\hline")
+    ]
     if len(rows) > MAX_PARTS:
         return None
     cells = [";".join(_part(cell.strip(), depth).name for cell in row.split("&")) for row in rows]
@@ -124,12 +146,16 @@ def _joined(text: str, depth: int) -> Canonical | None:
     parts = split_top(text, SEPARATORS)
     if not 2 <= len(parts) <= MAX_PARTS:
         return None
-    if any(not part.strip() for part in parts) or any(len(part.split()) > 4 and not re.search(r"[\\=<>+*/^]", part) for part in parts):
+    if any(not part.strip() for part in parts) or any(
+        len(part.split()) > 4 and not re.search(r"[\\=<>+*/^]", part) for part in parts
+    ):
         return None
     assigned = [_ASSIGNED.fullmatch(part.strip()) for part in parts]
     names = [found.group(1) for found in assigned if found is not None]
     if len(names) == len(parts) and len(set(names)) == len(names):
-        pairs = sorted(f"{found.group(1)}={_part(found.group(2), depth).name}" for found in assigned if found is not None)
+        pairs = sorted(
+            f"{found.group(1)}={_part(found.group(2), depth).name}" for found in assigned if found is not None
+        )
         return Canonical(f"values[{' ; '.join(pairs)}]")
     forms = [_part(part, depth) for part in parts]
     if re.search(r"\band\b|且|\\land", text) and (both := _between(forms)) is not None:
@@ -173,7 +199,10 @@ def _compared(text: str, depth: int) -> Canonical | None:
     sides = [side.strip() for side in _COMPARISON.split(text)]
     if not all(sides):
         return None
-    signs = [("<" if "<" in mark or "l" in mark else ">") + ("=" if "=" in mark or "e" in mark else "") for mark in marks]
+    signs = [
+        ("<" if "<" in mark or "l" in mark else ">") + ("=" if "=" in mark or "e" in mark else "")
+        for mark in marks
+    ]
     if len(signs) == 2:
         if signs[0][0] != signs[1][0] or not re.fullmatch(_NAME, sides[1]):
             return None
@@ -185,7 +214,11 @@ def _compared(text: str, depth: int) -> Canonical | None:
         left, right = right, left
         sign = sign.translate(str.maketrans("<>", "><"))
     closed = "=" in sign
-    if re.fullmatch(_NAME, left) and (bound := structure(right, depth + 1)) is not None and _is_constant(bound):
+    if (
+        re.fullmatch(_NAME, left)
+        and (bound := structure(right, depth + 1)) is not None
+        and _is_constant(bound)
+    ):
         if sign[0] == "<":
             return Canonical(f"(-inf,{bound.name}{']' if closed else ')'}")
         return Canonical(f"{'[' if closed else '('}{bound.name},inf)")
@@ -214,7 +247,9 @@ def _unequal(text: str, depth: int) -> Canonical | None:
 def _equation(text: str, depth: int) -> Canonical | None:
     if "=" not in text or enclosed(text) is not None:
         return None
-    if (found := _ASSIGNED.fullmatch(text)) is not None and not re.search(rf"(?<![A-Za-z\\]){re.escape(found.group(1))}(?![A-Za-z])", found.group(2)):
+    if (found := _ASSIGNED.fullmatch(text)) is not None and not re.search(
+        rf"(?<![A-Za-z\\]){re.escape(found.group(1))}(?![A-Za-z])", found.group(2)
+    ):
         return _last_side(found.group(2), depth)
     if (found := _REVERSED.fullmatch(text)) is not None:
         return structure(found.group(1).strip(), depth + 1)
@@ -267,7 +302,9 @@ def _expression(text: str, depth: int) -> Canonical | None:
         return None
     if len(set(found)) == 1:
         return Canonical(_constant_key(found[0]))
-    return Canonical(f"e:{_hashed(tuple(value if isinstance(value, str) else number_key(value) for value in found))}")
+    return Canonical(
+        f"e:{_hashed(tuple(value if isinstance(value, str) else number_key(value) for value in found))}"
+    )
 
 
 def _hashed(parts: tuple[str, ...]) -> str:

@@ -89,6 +89,7 @@ def assigned_consumer(settings: Settings, **extra: Any) -> Consumer:
         "enable.auto.offset.store": False,
         "auto.offset.reset": "earliest",
         "enable.partition.eof": True,
+        "fetch.wait.max.ms": 20,
         "fetch.error.backoff.ms": 50,
     }
     return Consumer(base_config(settings) | config | {key.replace("_", "."): v for key, v in extra.items()})

@@ -1,0 +1,187 @@
+"""The webhook agent: results to signed callbacks.
+
+One thread talks to Kafka; the event loop sends. A result's offset and its ``pending`` delivery are one
+transaction, each attempt's outcome is one more; so after a crash every pending delivery is found in
+``deliveries``, and what was sent but not recorded is sent again with the same id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+import structlog
+from confluent_kafka import Message
+
+from pipeline.delivery.client import WebhookClient
+from pipeline.delivery.dispatcher import Dispatcher
+from pipeline.delivery.payload import new_delivery
+from pipeline.delivery.secret_store import SecretStore
+from pipeline.errors import DecodeError
+from pipeline.events import Delivery, DeliveryState, Result
+from pipeline.kafka.codec import Codec
+from pipeline.kafka.connect import make_codec
+from pipeline.kafka.dead_letters import Source, dead_letter
+from pipeline.kafka.read_back import read_back
+from pipeline.kafka.records import Output
+from pipeline.kafka.transactions import Finished, Place, TransactionalConsumer, place_of
+from pipeline.settings import Settings, load_settings
+from pipeline.telemetry import configure_logging, now_ms
+from pipeline.topics import DELIVERIES, RESULTS, shard_of
+
+log = structlog.get_logger("agents.webhook")
+
+_POLL = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A delivery after an attempt, and whom to tell when it is durable."""
+
+    delivery: Delivery
+    durable: asyncio.Future[None]
+
+
+class DeliveryLog:
+    """The Kafka half: reads results, writes deliveries. Runs on a thread of its own."""
+
+    def __init__(self, settings: Settings, codec: Codec, loop: asyncio.AbstractEventLoop) -> None:
+        self._settings, self._codec, self._loop = settings, codec, loop
+        self._dispatcher: Dispatcher | None = None
+        self._attempted: SimpleQueue[Recorded] = SimpleQueue()
+        self._recording: list[Recorded] = []
+        self._outputs: list[Output] = []
+        self._finished: list[Finished] = []
+        self._new: list[Delivery] = []
+        self._consumer = TransactionalConsumer(settings, role="webhook", topics=[RESULTS], listener=self)
+
+    async def record(self, delivery: Delivery) -> None:
+        """Return when the outcome of an attempt is durable; called on the event loop."""
+        durable: asyncio.Future[None] = self._loop.create_future()
+        self._attempted.put(Recorded(delivery, durable))
+        await durable
+
+    def run(self, dispatcher: Dispatcher, stop: threading.Event) -> None:
+        """Serve until ``stop`` is set."""
+        self._dispatcher = dispatcher
+        try:
+            while not stop.is_set():
+                for message in self._consumer.poll(_POLL):
+                    self._take(message)
+                self._publish()
+        finally:
+            self._publish()
+            self._consumer.close()
+
+    def assigned(self, places: Sequence[Place]) -> None:
+        """Take up what earlier owners left pending."""
+        latest: dict[str, Delivery] = {}
+        for message in read_back(self._settings, [(DELIVERIES, shard) for _, shard in places]):
+            event = self._codec.decode(message.value() or b"")  # type: ignore[arg-type]
+            if isinstance(event, Delivery):
+                latest[event.delivery_id] = event
+        for delivery in latest.values():
+            if delivery.state is DeliveryState.PENDING:
+                self._submit(delivery)
+
+    def revoking(self) -> None:
+        self._publish()
+
+    def dropped(self, places: Sequence[Place]) -> None:
+        """Results of these partitions come again; deliveries of partitions that are gone are forgotten."""
+        self._outputs, self._finished, self._new = [], [], []
+        kept = [place for place in places if self._consumer.owns(place)]
+        self.assigned(kept)  # a transaction of unknown outcome may have been committed after all
+        gone = {shard for _, shard in set(places) - set(kept)}
+        if gone and self._dispatcher is not None:
+            shards = self._settings.shards
+            self._loop.call_soon_threadsafe(
+                self._dispatcher.forget_all, lambda d: shard_of(d.request_id, shards) in gone
+            )
+
+    def _take(self, message: Message) -> None:
+        if message.value() is None:
+            self._consumer.track(message, 0)
+            return
+        self._consumer.track(message, 1)
+        try:
+            event = self._codec.decode(message.value() or b"")  # type: ignore[arg-type]
+        except DecodeError as error:
+            source = Source.of(message)
+            log.warning("dead letter", offset=source.offset, code=error.code, error=error.message)
+            self._outputs.append(dead_letter(source, error, stage="webhook", shards=self._settings.shards))
+        else:
+            if isinstance(event, Result) and (delivery := new_delivery(event, now_ms())) is not None:
+                self._new.append(delivery)
+        self._finished.append(Finished(place_of(message), message.offset() or 0, 0))
+
+    def _publish(self) -> None:
+        while not self._attempted.empty():
+            self._recording.append(self._attempted.get())
+        owned = [item for item in self._recording if self._owns(item.delivery)]
+        outputs = [*self._outputs, *map(self._output, [*self._new, *(item.delivery for item in owned)])]
+        if not self._consumer.publish(outputs, self._finished):
+            return
+        for delivery in self._new:
+            self._submit(delivery)
+        for item in self._recording:
+            self._loop.call_soon_threadsafe(_resolve, item.durable)
+        self._outputs, self._finished, self._new, self._recording = [], [], [], []
+
+    def _owns(self, delivery: Delivery) -> bool:
+        return self._consumer.owns((RESULTS, shard_of(delivery.request_id, self._settings.shards)))
+
+    def _output(self, delivery: Delivery) -> Output:
+        shard = shard_of(delivery.request_id, self._settings.shards)
+        return Output(DELIVERIES, shard, delivery.delivery_id.encode(), self._codec.encode(delivery))
+
+    def _submit(self, delivery: Delivery) -> None:
+        assert self._dispatcher is not None
+        self._loop.call_soon_threadsafe(self._dispatcher.submit, delivery)
+
+
+def _resolve(durable: asyncio.Future[None]) -> None:
+    if not durable.done():
+        durable.set_result(None)
+
+
+async def serve(settings: Settings) -> None:
+    """Deliver until SIGTERM or SIGINT; raises when recording outcomes fails for good."""
+    loop = asyncio.get_running_loop()
+    stop, asked = threading.Event(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked.set)
+    kafka = DeliveryLog(settings, make_codec(settings), loop)
+    async with WebhookClient(
+        settings.webhook, SecretStore.load(settings.webhook.secrets_file, os.environ)
+    ) as client:
+        dispatcher = Dispatcher(
+            settings.webhook, client.attempt, kafka.record, now=time.time, jitter=random.random
+        )
+        thread = asyncio.create_task(asyncio.to_thread(kafka.run, dispatcher, stop))
+        waiting = [asyncio.create_task(asked.wait()), asyncio.create_task(dispatcher.failure()), thread]
+        log.info("ready")
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        await dispatcher.close()
+        stop.set()
+        await thread
+        if waiting[1] in done:
+            raise await dispatcher.failure()
+
+
+def main() -> None:
+    """Run the webhook agent until it is told to stop."""
+    settings = load_settings()
+    configure_logging(settings, f"webhook-{settings.slot}")
+    asyncio.run(serve(settings))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""The command line ``tallystream``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from pipeline import __version__
+from pipeline.commands.ask import ask
+from pipeline.commands.batch import batch
+from pipeline.commands.console import err
+from pipeline.commands.demo import demo
+from pipeline.commands.doctor import doctor
+from pipeline.commands.topics import topics
+from pipeline.commands.up import up
+from pipeline.errors import DependencyDownError, TallystreamError
+from pipeline.settings import load_settings
+from pipeline.stack import AGENTS
+
+EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+
+app = typer.Typer(
+    name="tallystream",
+    help="Several model samples, one vote, one durable answer.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(demo)
+app.command()(up)
+app.command()(ask)
+app.command()(batch)
+app.command()(doctor)
+app.add_typer(topics, name="topics")
+
+
+@app.command()
+def agent(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(AGENTS)}.")],
+    slot: Annotated[int, typer.Option(min=0, help="Which of several of its role on this Kafka.")] = 0,
+) -> None:
+    """Run one agent in the foreground. Needs TALLYSTREAM_BOOTSTRAP."""
+    if name not in AGENTS:
+        raise typer.BadParameter(f"{name!r} is none of {', '.join(AGENTS)}", param_hint="NAME")
+    if not load_settings().bootstrap:
+        raise typer.BadParameter("set TALLYSTREAM_BOOTSTRAP to Kafka's host:port", param_hint="NAME")
+    os.environ["TALLYSTREAM_SLOT"] = str(slot)
+    os.execv(sys.executable, [sys.executable, "-m", f"agents.{name}"])
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """Several model samples, one vote, one durable answer."""
+    if version:
+        print(f"tallystream {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run a command; a user's mistake is one line, never a traceback."""
+    try:
+        app()
+    except TallystreamError as error:
+        err.print(f"error: {error.message}", style="red", markup=False)
+        sys.exit(EXIT_ERROR if isinstance(error, DependencyDownError) else EXIT_USAGE)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

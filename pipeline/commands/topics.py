@@ -1,0 +1,31 @@
+"""``tallystream topics``: make the topics, and say what differs."""
+
+from __future__ import annotations
+
+import typer
+
+from pipeline.admin import create_topics
+from pipeline.commands.console import connected_settings, out
+
+topics = typer.Typer(help="The topics of the pipeline.", no_args_is_help=True)
+
+
+@topics.callback()
+def group() -> None:
+    """The topics of the pipeline."""
+
+
+@topics.command()
+def create() -> None:
+    """Create what is missing; change nothing that is there, but say what differs.
+
+    Exit codes: 0 all is as declared, 1 something differs.
+    """
+    report = create_topics(connected_settings())
+    for name in report.created:
+        out.print(f"created  {name}")
+    for name in report.present:
+        out.print(f"present  {name}", style="dim")
+    for difference in report.differences:
+        out.print(f"differs  {difference}", style="yellow")
+    raise typer.Exit(1 if report.differences else 0)

@@ -1,0 +1,35 @@
+"""``tallystream up``: the whole pipeline on this machine, until Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Annotated
+
+import typer
+
+from pipeline.commands.console import err, say
+from pipeline.errors import TallystreamError
+from pipeline.settings import load_settings
+from pipeline.stack import AGENTS, running_stack
+
+
+def up(
+    model: Annotated[str, typer.Option(help="A path or a hub name; empty: SmolLM2-135M-Instruct.")] = "",
+    workers: Annotated[int, typer.Option(min=1, help="Number of worker processes.")] = 1,
+) -> None:
+    """Start Kafka (if TALLYSTREAM_BOOTSTRAP names none), the topics and every agent; Ctrl-C stops them all."""
+    settings = load_settings(**({"model": model} if model else {}))
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    agents = [agent for agent in AGENTS for _ in range(workers if agent == "worker" else 1)]
+    with running_stack(settings, say, agents=agents) as stack:
+        err.print(
+            f'up, on Kafka at {stack.settings.bootstrap}; try: tallystream ask "What is 7 + 5?"',
+            style="green",
+        )
+        while not stop.wait(0.5):
+            if failed := stack.supervisor.failed:
+                raise TallystreamError(f"{failed} keeps failing; see its log")
+        say("stopping …")

@@ -1,0 +1,244 @@
+"""Runs attempts when they are due: fair between endpoints, in order within a request.
+
+The life of one delivery:
+
+1. `Dispatcher.submit` takes it, fresh or read back after a restart; it waits for ``next_due_at``.
+2. It queues for a slot of its endpoint and of all (`FairQueue`).
+3. The attempt runs. Its slot stays taken until step 4 is over, so that a store that is down stops the
+   sending too: an attempt that can not be recorded would be made again.
+4. ``on_outcome`` records the delivery with its outcome and next due time.
+5. Only then does it wait again (step 1), or is done.
+
+A crash between 3 and 5 repeats the attempt with the same id and body; none is lost.
+
+Order: the first attempt of a result waits for earlier revisions of the same request, run and URL, until
+each has been delivered, has failed, or after at least one attempt waits for a retry further away than
+``ORDER_HOLD_S``. So "done" follows a first answer that failed once and comes back after 5 s, but an
+endpoint that lost the first answer twice gets "done" without waiting minutes for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+
+from pipeline.delivery.fair_queue import FairQueue
+from pipeline.delivery.guard import endpoint_of
+from pipeline.delivery.outcome import Outcome
+from pipeline.delivery.schedule import RetryPolicy, conclude
+from pipeline.events import Delivery, DeliveryState
+from pipeline.settings import WebhookSettings
+
+ORDER_HOLD_S = 30.0
+# The clock is the wall's, which can be set: a due time is looked at again at least this often.
+_RECHECK_S = 30.0
+
+Attempt = Callable[[Delivery, float], Awaitable[Outcome]]
+OnOutcome = Callable[[Delivery], Awaitable[None]]
+_Chain = tuple[str, int, str]
+
+
+class _Stage(Enum):
+    WAITING = auto()  # for its due time
+    QUEUED = auto()  # for a slot
+    PARKED = auto()  # behind an earlier revision
+    RUNNING = auto()
+    RECORDING = auto()
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    delivery: Delivery
+    endpoint: str
+    stage: _Stage = _Stage.WAITING
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def due_ms(self) -> int:
+        return self.delivery.next_due_at or 0
+
+    @property
+    def chain(self) -> _Chain:
+        return self.delivery.request_id, self.delivery.run, self.delivery.url
+
+
+class Dispatcher:
+    """Sends deliveries until each is delivered or has failed. Lives on one event loop."""
+
+    def __init__(
+        self,
+        settings: WebhookSettings,
+        attempt: Attempt,
+        on_outcome: OnOutcome,
+        *,
+        now: Callable[[], float],
+        jitter: Callable[[], float],
+    ) -> None:
+        """Wire the parts.
+
+        Args:
+            attempt: makes one attempt, as `WebhookClient.attempt` does; raises nothing.
+            on_outcome: returns when the updated delivery is durable.
+            now: seconds since 1970-01-01 UTC.
+            jitter: a number in [0, 1), as `random.random` gives.
+        """
+        self._attempt = attempt
+        self._on_outcome = on_outcome
+        self._now = now
+        self._jitter = jitter
+        self._policy = RetryPolicy(settings.retry_schedule, settings.jitter)
+        self._queue = FairQueue(settings.per_endpoint, settings.total)
+        self._entries: dict[str, _Entry] = {}
+        self._chains: dict[_Chain, list[_Entry]] = {}
+        self._due: list[tuple[int, int, _Entry]] = []
+        self._sequence = itertools.count()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wake_up: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing = False
+        self._error: Exception | None = None
+        self._failed = asyncio.Event()
+
+    def submit(self, delivery: Delivery) -> None:
+        """Take a delivery; one that is terminal or held already is ignored, so a read-back can overlap."""
+        if delivery.state is not DeliveryState.PENDING or delivery.delivery_id in self._entries:
+            return
+        entry = _Entry(delivery, endpoint_of(delivery.url))
+        self._entries[delivery.delivery_id] = entry
+        self._chains.setdefault(entry.chain, []).append(entry)
+        self._wait(entry)
+
+    def forget(self, delivery_id: str) -> None:
+        """As `forget_all` for one delivery."""
+        self.forget_all(lambda delivery: delivery.delivery_id == delivery_id)
+
+    def forget_all(self, predicate: Callable[[Delivery], bool]) -> None:
+        """Drop deliveries that another process owns now.
+
+        A running attempt is cancelled and ``on_outcome`` is not called for it; one that is being recorded
+        is left to finish, without a next attempt.
+        """
+        for entry in [entry for entry in self._entries.values() if predicate(entry.delivery)]:
+            if entry.task is not None and entry.stage is _Stage.RUNNING:
+                entry.task.cancel()
+            self._drop(entry)
+        # A due time can be a day away: do not keep what is forgotten until then.
+        self._due = [item for item in self._due if self._holds(item[2])]
+        heapq.heapify(self._due)
+
+    async def failure(self) -> Exception:
+        """Wait until recording an outcome (or an attempt itself) raises, and return what it raised.
+
+        That delivery is not held any longer: what is durable is its last recorded state, from which a new
+        owner goes on.
+        """
+        await self._failed.wait()
+        assert self._error is not None
+        return self._error
+
+    async def close(self) -> None:
+        """Start nothing more; return when the running attempts have ended and are recorded."""
+        self._closing = True
+        for handle in (self._timer, self._wake_up):
+            if handle is not None:
+                handle.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _holds(self, entry: _Entry) -> bool:
+        return self._entries.get(entry.delivery.delivery_id) is entry
+
+    def _wait(self, entry: _Entry) -> None:
+        entry.stage = _Stage.WAITING
+        heapq.heappush(self._due, (entry.due_ms, next(self._sequence), entry))
+        self._wake()
+
+    def _wake(self) -> None:
+        # Not at once: deliveries submitted in one go are seen together, so that their order counts.
+        if self._wake_up is None and not self._closing:
+            self._wake_up = asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._wake_up = None
+        now_ms = self._now() * 1000
+        while self._due and self._due[0][0] <= now_ms:
+            self._enqueue(heapq.heappop(self._due)[2])
+        while (item := self._queue.take()) is not None:
+            self._start(self._entries[item])
+        self._set_timer(now_ms)
+
+    def _set_timer(self, now_ms: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._due:
+            delay = min((self._due[0][0] - now_ms) / 1000, _RECHECK_S)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
+
+    def _enqueue(self, entry: _Entry) -> None:
+        entry.stage = _Stage.QUEUED
+        self._queue.push(entry.endpoint, entry.delivery.delivery_id)
+
+    def _start(self, entry: _Entry) -> None:
+        if entry.delivery.attempt == 0 and self._is_behind(entry):
+            entry.stage = _Stage.PARKED
+            self._queue.give_back(entry.endpoint)
+            return
+        entry.stage = _Stage.RUNNING
+        entry.task = asyncio.create_task(self._run(entry))
+        self._tasks.add(entry.task)
+        # Not in a finally of the task: one that is cancelled before its first step never enters it.
+        entry.task.add_done_callback(partial(self._ended, entry))
+
+    def _ended(self, entry: _Entry, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._queue.give_back(entry.endpoint)
+        self._wake()
+
+    def _is_behind(self, entry: _Entry) -> bool:
+        horizon_ms = (self._now() + ORDER_HOLD_S) * 1000
+        return any(
+            other.delivery.attempt == 0 or other.stage is not _Stage.WAITING or other.due_ms <= horizon_ms
+            for other in self._chains[entry.chain]
+            if other.delivery.revision < entry.delivery.revision
+        )
+
+    async def _run(self, entry: _Entry) -> None:
+        try:
+            outcome = await self._attempt(entry.delivery, self._now())
+            updated = conclude(entry.delivery, outcome, int(self._now() * 1000), self._policy, self._jitter())
+            entry.stage = _Stage.RECORDING
+            await self._on_outcome(updated)
+            if self._holds(entry):
+                self._advance(entry, updated)
+        except Exception as error:
+            self._error = self._error or error
+            self._failed.set()
+            if self._holds(entry):
+                self._drop(entry)
+
+    def _advance(self, entry: _Entry, updated: Delivery) -> None:
+        entry.delivery = updated
+        if updated.state is DeliveryState.PENDING:
+            self._wait(entry)
+            self._unpark(entry.chain)
+        else:
+            self._drop(entry)
+
+    def _drop(self, entry: _Entry) -> None:
+        del self._entries[entry.delivery.delivery_id]
+        self._queue.discard(entry.endpoint, entry.delivery.delivery_id)
+        self._chains[entry.chain].remove(entry)
+        self._unpark(entry.chain)
+        if not self._chains[entry.chain]:
+            del self._chains[entry.chain]
+        self._wake()
+
+    def _unpark(self, chain: _Chain) -> None:
+        for entry in self._chains[chain]:
+            if entry.stage is _Stage.PARKED:
+                self._enqueue(entry)

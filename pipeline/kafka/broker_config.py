@@ -1,0 +1,59 @@
+"""The ``server.properties`` of each node of a local Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_COMMON = Path(__file__).resolve().parents[2] / "ops" / "kafka" / "server.properties"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One combined broker and controller; everything listens on 127.0.0.1."""
+
+    id: int
+    port: int
+    controller_port: int
+    folder: Path
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def properties(self) -> Path:
+        return self.folder / "server.properties"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "kafka.log"
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+
+def write_properties(node: Node, nodes: Sequence[Node]) -> None:
+    """Write the node's file: the common part, then its id, ports, folder and the cluster's replication."""
+    copies = len(nodes)
+    # Acknowledged means: still there after any one node is lost.
+    in_sync = min(2, copies)
+    voters = ",".join(f"{each.id}@127.0.0.1:{each.controller_port}" for each in nodes)
+    own = {
+        "node.id": node.id,
+        "listeners": f"PLAINTEXT://{node.address},CONTROLLER://127.0.0.1:{node.controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{node.address}",
+        "controller.quorum.voters": voters,
+        "log.dirs": node.data,
+        "default.replication.factor": copies,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": copies,
+        "share.coordinator.state.topic.min.isr": in_sync,
+    }
+    lines = [f"{name}={value}" for name, value in own.items()]
+    node.properties.write_text(_COMMON.read_text() + "\n" + "\n".join(lines) + "\n")

@@ -1,0 +1,262 @@
+"""A real Apache Kafka on this machine, from its Maven jars, without a container engine."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from pipeline.child_process import Child, last_lines, resident_bytes, signal_group, spawn, stop
+from pipeline.errors import BrokerDownError
+from pipeline.free_ports import free_ports, is_free
+from pipeline.jars import fetch_jars, require
+from pipeline.kafka.broker_config import Node, write_properties
+from pipeline.run_folder import RunFolder
+from pipeline.settings import Settings
+
+KAFKA_VERSION = "4.4.0"
+_POM = Path(__file__).resolve().parents[2] / "ops" / "kafka" / "pom.xml"
+
+START_SECONDS = 90.0
+STOP_SECONDS = 15.0
+REACH_SECONDS = 10.0
+_PORT_ATTEMPTS = 3
+_LOG_LINES = 20
+
+# Measured on two shared cores: the C1 compiler alone halves the CPU of a start, and the serial collector has the
+# fewest threads.
+_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+_LOGGING = (
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS",
+    # These two print hundreds of lines of settings at each start.
+    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config.AbstractConfig=warn",
+    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.utils.internals.AppInfoParser=warn",
+)
+
+Say = Callable[[str], None]
+
+
+class LocalBroker:
+    """Kafka in KRaft mode, of one node or three; a context manager.
+
+    Listens on free ports of 127.0.0.1, found at the first start and kept until ``stop``, so a node that was killed
+    comes back where its clients look for it. Dies with this process, whatever ends it.
+
+    Args:
+        home: where the jars are kept and the data folder is made.
+        nodes: 1, or 3 for a cluster that survives the loss of one.
+        data: keep the data (and the ports) in this folder between runs; without it the data ends with ``stop``.
+
+    Attributes:
+        bootstrap: what clients connect to, while it runs.
+        pids: the Java process of each running node, by node id (from 1).
+    """
+
+    def __init__(
+        self, home: Path, *, nodes: int = 1, data: Path | None = None, say: Say = lambda _: None
+    ) -> None:
+        self._home = home
+        self._count = nodes
+        self._kept = data
+        self._say = say
+        self._folder: RunFolder | None = None
+        self._nodes: tuple[Node, ...] = ()
+        self._children: dict[int, Child] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.address for node in self._nodes)
+
+    @property
+    def pids(self) -> dict[int, int]:
+        return {number: child.pid for number, child in self._children.items() if child.poll() is None}
+
+    @property
+    def resident_bytes(self) -> int:
+        """Resident memory of all nodes together."""
+        return sum(resident_bytes(pid) for pid in self.pids.values())
+
+    def start(self) -> None:
+        """Start every node that does not run and wait until all of them serve.
+
+        Raises:
+            MissingDependencyError: Java or Maven is not installed.
+            BrokerDownError: Kafka does not start; carries the last lines of its log.
+        """
+        began = time.monotonic()
+        java = require("java")
+        jars = fetch_jars(
+            _POM,
+            self._home / "kafka" / KAFKA_VERSION,
+            self._say,
+            f"fetching Apache Kafka {KAFKA_VERSION} (54 MB, once) …",
+        )
+        command = [java, *_JVM, *_LOGGING, "-cp", f"{jars}/*"]
+        fresh = not self._nodes
+        for attempt in range(1, _PORT_ATTEMPTS + 1):
+            if not self._nodes:
+                self._nodes = self._lay_out()
+            try:
+                self._start_nodes(command)
+                break
+            except BrokerDownError:
+                lost_race = fresh and any("BindException" in _tail(node) for node in self._nodes)
+                self.stop()
+                if not lost_race or attempt == _PORT_ATTEMPTS:
+                    raise
+            except BaseException:
+                self.stop()
+                raise
+        self._say(f"Kafka ready on {self.bootstrap} in {time.monotonic() - began:.1f} s")
+
+    def kill(self, node: int = 1) -> None:
+        """``kill -9`` one node, as a crash would; ``start`` brings it back with its data and port."""
+        child = self._children.pop(node)
+        signal_group(child, signal.SIGKILL)
+        child.wait()
+
+    def stop(self) -> None:
+        """Stop every node cleanly and remove the data, unless it was to be kept; a second call does nothing."""
+        for child in self._children.values():
+            signal_group(child, signal.SIGTERM)
+        for child in self._children.values():
+            stop(child, STOP_SECONDS)
+        self._children.clear()
+        self._nodes = ()
+        if self._folder:
+            self._folder.remove()
+            self._folder = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _lay_out(self) -> tuple[Node, ...]:
+        """Choose the folder and the ports, and write each node's settings."""
+        if self._kept:
+            root = self._kept
+            root.mkdir(parents=True, exist_ok=True)
+        else:
+            self._folder = RunFolder(self._home, "kafka")
+            root = self._folder.path
+        ports = _ports(root / "ports.json", 2 * self._count)
+        nodes = tuple(
+            Node(number, ports[2 * number - 2], ports[2 * number - 1], root / f"node-{number}")
+            for number in range(1, self._count + 1)
+        )
+        for node in nodes:
+            node.folder.mkdir(exist_ok=True)
+            write_properties(node, nodes)
+        return nodes
+
+    def _start_nodes(self, command: list[str]) -> None:
+        self._format(command)
+        for node in self._nodes:
+            child = self._children.get(node.id)
+            if child is None or child.poll() is not None:
+                self._children[node.id] = spawn(
+                    [*command, "-Xms256m", "-Xmx512m", "kafka.Kafka", str(node.properties)], node.log
+                )
+        deadline = time.monotonic() + START_SECONDS
+        while not _serves(self.bootstrap, self._count):
+            for node in self._nodes:
+                if self._children[node.id].poll() is not None:
+                    raise BrokerDownError(f"Kafka does not start; the end of its log:\n{_tail(node)}")
+            if time.monotonic() > deadline:
+                raise BrokerDownError(
+                    f"Kafka does not serve within {START_SECONDS:.0f} s; the end of its log:\n{_tail(self._nodes[0])}"
+                )
+
+    def _format(self, command: list[str]) -> None:
+        """Give each new data folder the same cluster id."""
+        new = [node for node in self._nodes if not (node.data / "meta.properties").exists()]
+        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        tool = [*command, "kafka.tools.StorageTool", "format", "-t", cluster, "-c"]
+        formatting = [(node, spawn([*tool, str(node.properties)], node.log)) for node in new]
+        for node, child in formatting:
+            if child.wait():
+                raise BrokerDownError(f"Kafka can not prepare its data folder:\n{_tail(node)}")
+
+
+@contextmanager
+def choose_broker(settings: Settings, say: Say) -> Iterator[str]:
+    """The Kafka to use: the one that ``TALLYSTREAM_BOOTSTRAP`` names, else a local one for as long as the block runs.
+
+    Raises:
+        BrokerDownError: it does not answer or does not start.
+        MissingDependencyError: a local one is needed and Java or Maven is not installed.
+    """
+    with ExitStack() as stack:
+        if settings.bootstrap:
+            say(f"broker: {settings.bootstrap} (TALLYSTREAM_BOOTSTRAP)")
+            bootstrap = settings.bootstrap
+            if not _answers(bootstrap, 1, REACH_SECONDS):
+                raise BrokerDownError(
+                    f"no Kafka answers at {bootstrap} (TALLYSTREAM_BOOTSTRAP) within {REACH_SECONDS:.0f} s"
+                )
+        else:
+            say(
+                f"broker: a local Apache Kafka {KAFKA_VERSION} from its jars (TALLYSTREAM_BOOTSTRAP is not set)"
+            )
+            bootstrap = stack.enter_context(LocalBroker(settings.home, say=say)).bootstrap
+        yield bootstrap
+
+
+def _serves(bootstrap: str, brokers: int) -> bool:
+    """Whether so many brokers are up; takes a moment when not."""
+    for address in bootstrap.split(","):
+        host, port = address.rsplit(":", 1)
+        try:
+            # librdkafka backs off after a refused connection: knock cheaply until somebody opens.
+            socket.create_connection((host, int(port)), timeout=0.1).close()
+        except OSError:
+            time.sleep(0.05)
+            return False
+    return _answers(bootstrap, brokers, 2.0)
+
+
+def _answers(bootstrap: str, brokers: int, timeout: float) -> bool:
+    config: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "reconnect.backoff.max.ms": 200,
+        "log_level": 0,
+    }
+    try:
+        return len(AdminClient(config).list_topics(timeout=timeout).brokers) >= brokers
+    except KafkaException:
+        return False
+
+
+def _ports(file: Path, count: int) -> list[int]:
+    """Free ports, remembered next to kept data so that its clients find it again."""
+    try:
+        remembered: list[int] = json.loads(file.read_text())
+    except FileNotFoundError:
+        remembered = []
+    if len(remembered) == count and all(is_free(port) for port in remembered):
+        return remembered
+    ports = free_ports(count)
+    file.write_text(json.dumps(ports))
+    return ports
+
+
+def _tail(node: Node) -> str:
+    return last_lines(node.log, _LOG_LINES)

@@ -1,0 +1,52 @@
+"""What every test can ask for: the real Kafka of this session, a registry, and names of its own."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from pipeline.kafka.local_broker import choose_broker
+from pipeline.kafka.local_registry import LocalRegistry
+from pipeline.settings import Settings, load_settings
+
+Say = Callable[[str], None]
+
+
+@pytest.fixture(scope="session")
+def say() -> Say:
+    """Progress, shown by pytest when a test fails (or with ``-s``)."""
+    return lambda line: print(line, file=sys.stderr)
+
+
+@pytest.fixture(scope="session")
+def bootstrap(say: Say) -> Iterator[str]:
+    """The bootstrap address of one real Kafka for the whole session, started by the first test that asks."""
+    with choose_broker(load_settings(), say) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def registry_url(say: Say) -> Iterator[str]:
+    """The Confluent-style address of one real schema registry for the whole session."""
+    with LocalRegistry(load_settings().home, say=say) as registry:
+        yield registry.url
+
+
+@pytest.fixture
+def app_name() -> str:
+    """A name no other test has, for consumer groups and transactional ids."""
+    return f"test-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def topic_prefix(app_name: str) -> str:
+    """A prefix no other test has, for topics."""
+    return f"{app_name}."
+
+
+@pytest.fixture
+def settings(bootstrap: str, app_name: str) -> Settings:
+    """Settings on the session's Kafka, with an app name of their own."""
+    return load_settings(bootstrap=bootstrap, app=app_name)
