@@ -12,30 +12,36 @@ from dataclasses import replace
 from typing import Any
 
 import structlog
-from confluent_kafka import Message
 from faust.types import EventT
 
 from pipeline.errors import DecodeError, InvalidRequestError, TallystreamError, WrongPartitionError
 from pipeline.events import Batch, InferenceRequest, Opened, TaskGroup
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
-from pipeline.kafka.dead_letters import Source, dead_letter, dead_letter_identities
+from pipeline.kafka.dead_letters import Source, dead_letter
 from pipeline.kafka.faust_app import make_app, run_app
 from pipeline.kafka.fenced_sink import FencedSink
+from pipeline.kafka.identify import identify_with
 from pipeline.kafka.partition_worker import PartitionWorker, PartitionWorkers
-from pipeline.kafka.records import Identity, Output, opened_identity, task_identity
-from pipeline.kafka.transactions import Place
+from pipeline.kafka.records import Identity, Output, Place, opened_identity, task_identity
 from pipeline.scheduling.batching import BatchPolicy, pack
 from pipeline.scheduling.expand import expand
 from pipeline.scheduling.validate import check_identity
 from pipeline.settings import Settings, load_settings
 from pipeline.telemetry import configure_logging, now_ms
-from pipeline.topics import DEAD_LETTERS, LANES, REQUESTS, SAMPLES, lane_of, request_partition
+from pipeline.topics import (
+    DEAD_LETTERS,
+    LANES,
+    MOST_TASKS_IN_BATCH,
+    REQUESTS,
+    SAMPLES,
+    lane_of,
+    request_partition,
+)
 
 log = structlog.get_logger("agents.batcher")
 
 _MOST_RECORDS = 256
-_MOST_TASKS = 256
 
 
 class Batcher(PartitionWorker):
@@ -52,15 +58,18 @@ class Batcher(PartitionWorker):
         lanes = {self.lane, max(self.lane - 1, 0)}
         reach = [(topic, self.shard) for topic in (SAMPLES, DEAD_LETTERS, *(LANES[lane] for lane in lanes))]
         return FencedSink.open(
-            self.settings, source=self.place, since_ms=since_ms, reach=reach, identify=self._identify
+            self.settings,
+            source=self.place,
+            since_ms=since_ms,
+            reach=reach,
+            identify=identify_with(self.codec),
         )
 
     async def gather(self) -> list[EventT[Any]]:
         events = [await self.queue.get()]
         first_at = time.monotonic()
         while len(events) < _MOST_RECORDS:
-            while not self.queue.empty() and len(events) < _MOST_RECORDS:
-                events.append(self.queue.get_nowait())
+            events += self.queued(_MOST_RECORDS - len(events))
             closes_at = self._policy.closes_at(
                 waiting=len(events), first_at=first_at, last_closed_at=self._closed_at
             )
@@ -126,7 +135,7 @@ class Batcher(PartitionWorker):
         for lane in sorted({lane for lane, _ in groups}):
             sized = ((group, _size(group)) for group_lane, group in groups if group_lane == lane)
             for batch in pack(
-                sized, max_groups=limits.max_batch, max_bytes=limits.max_bytes, max_tasks=_MOST_TASKS
+                sized, max_groups=limits.max_batch, max_bytes=limits.max_bytes, max_tasks=MOST_TASKS_IN_BATCH
             ):
                 head = batch[0]
                 batch_id = f"{head.request_id}:{head.run}:{head.tasks[0].sample_index}"
@@ -142,19 +151,6 @@ class Batcher(PartitionWorker):
         identity = opened_identity(opened.request_id, opened.run)
         key = opened.request_id.encode()
         return Output(SAMPLES, self.shard, key, self.codec.encode(opened), (identity,))
-
-    def _identify(self, message: Message) -> Iterable[Identity]:
-        if message.topic() == DEAD_LETTERS:
-            yield from dead_letter_identities(message)
-            return
-        try:
-            event = self.codec.decode(message.value() or b"")  # type: ignore[arg-type]
-        except DecodeError:
-            return  # not ours
-        if isinstance(event, Opened):
-            yield opened_identity(event.request_id, event.run)
-        elif isinstance(event, Batch):
-            yield from (_task(group, task.sample_index) for group in event.groups for task in group.tasks)
 
 
 def _task(group: TaskGroup, sample_index: int) -> Identity:
@@ -172,17 +168,7 @@ def main() -> None:
     configure_logging(settings, f"batcher-{settings.slot}")
     codec = make_codec(settings)
     app = make_app(settings, "batcher")
-    workers = PartitionWorkers(lambda place: Batcher(settings, codec, place))
-
-    @app.agent(app.topic(REQUESTS, key_serializer="raw", value_serializer="raw"))
-    async def batch(stream: Any) -> None:  # pyright: ignore[reportUnusedFunction]
-        async for event in stream.noack().events():
-            await workers.feed(event)
-
-    @app.on_partitions_revoked.connect
-    async def forget(*_: Any, **__: Any) -> None:  # pyright: ignore[reportUnusedFunction]
-        await workers.drop()
-
+    PartitionWorkers(app, REQUESTS, lambda place: Batcher(settings, codec, place))
     run_app(app, settings)
 
 

@@ -30,8 +30,8 @@ from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
 from pipeline.kafka.dead_letters import Source, dead_letter
 from pipeline.kafka.read_back import read_back
-from pipeline.kafka.records import Output
-from pipeline.kafka.transactions import Finished, Place, TransactionalConsumer, place_of
+from pipeline.kafka.records import Finished, Output, Place
+from pipeline.kafka.transactions import TransactionalConsumer, place_of
 from pipeline.settings import Settings, load_settings
 from pipeline.telemetry import configure_logging, now_ms
 from pipeline.topics import DELIVERIES, RESULTS, shard_of

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
-    AdminClient,
     ConfigResource,  # pyright: ignore[reportPrivateImportUsage]
     NewTopic,  # pyright: ignore[reportPrivateImportUsage]
 )
@@ -38,7 +37,7 @@ def create_topics(settings: Settings) -> TopicReport:
         BrokerDownError: Kafka can not be reached.
         ConfigError: Kafka refuses a topic; names it and says why.
     """
-    admin = admin_client(settings)
+    admin: Any = admin_client(settings)
     declared = declared_topics(settings.shards, settings.app)
     present = _partition_counts(admin, settings)
     missing = [spec for spec in declared if spec.name not in present]
@@ -76,7 +75,7 @@ def check_topics(settings: Settings) -> tuple[str, ...]:
     Raises:
         BrokerDownError: Kafka can not be reached.
     """
-    admin = admin_client(settings)
+    admin: Any = admin_client(settings)
     present = _partition_counts(admin, settings)
     declared = declared_topics(settings.shards, settings.app)
     missing = [f"{spec.name} is missing" for spec in declared if spec.name not in present]
@@ -84,7 +83,7 @@ def check_topics(settings: Settings) -> tuple[str, ...]:
     return (*missing, *_differences(admin, there, present))
 
 
-def _partition_counts(admin: AdminClient, settings: Settings) -> dict[str, int]:
+def _partition_counts(admin: Any, settings: Settings) -> dict[str, int]:
     try:
         topics = admin.list_topics(timeout=10).topics
     except KafkaException as exception:
@@ -94,7 +93,7 @@ def _partition_counts(admin: AdminClient, settings: Settings) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in topics.items()}
 
 
-def _differences(admin: AdminClient, specs: Sequence[TopicSpec], counts: dict[str, int]) -> list[str]:
+def _differences(admin: Any, specs: Sequence[TopicSpec], counts: dict[str, int]) -> list[str]:
     found: list[str] = []
     if not specs:
         return found

@@ -20,7 +20,7 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # Loaded before any fork: a forked child of a threaded process should load nothing.
-_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+_libc: ctypes.CDLL | None = ctypes.CDLL(None) if sys.platform == "linux" else None
 _forker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="forker")
 
 Child = subprocess.Popen[bytes]

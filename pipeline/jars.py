@@ -33,10 +33,11 @@ def require(program: str) -> str:
     )
 
 
-def fetch_jars(pom: Path, folder: Path, say: Say, note: str) -> Path:
-    """What ``pom`` depends on, as files in one folder below ``folder``; fetched only if it is not there.
+def fetch_jars(pom: Path, folder: Path, say: Say, note: str, *, goal: str = "copy-dependencies") -> Path:
+    """What ``pom`` names, as files in one folder below ``folder``; fetched only if it is not there.
 
     Args:
+        goal: of Maven's dependency plugin.
         note: said when something has to be fetched.
 
     Raises:
@@ -54,16 +55,16 @@ def fetch_jars(pom: Path, folder: Path, say: Say, note: str) -> Path:
             # Renamed when complete, so a killed download is never taken for a whole one.
             partial = Path(mkdtemp(prefix="partial-", dir=folder))
             try:
-                _copy_dependencies(mvn, pom, partial)
+                _run_maven(mvn, pom, goal, partial)
                 partial.rename(target)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
     return target
 
 
-def _copy_dependencies(mvn: str, pom: Path, target: Path) -> None:
+def _run_maven(mvn: str, pom: Path, goal: str, target: Path) -> None:
     log = target.with_suffix(".log")
-    command = [mvn, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={target}"]
+    command = [mvn, "-q", "-B", "-f", str(pom), f"dependency:{goal}", f"-DoutputDirectory={target}"]
     try:
         with log.open("wb") as output:
             done = subprocess.run(

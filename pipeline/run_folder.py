@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
@@ -40,9 +40,13 @@ class RunFolder:
         shutil.rmtree(self.path, ignore_errors=True)
         self._pid_file.close()
 
+    def leave(self) -> None:
+        """Leave it to be read until the next run starts."""
+        self._pid_file.close()
+
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Generator[None]:
     """Hold a lock between processes; waits for it as long as its holder lives."""
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

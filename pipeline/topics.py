@@ -21,6 +21,9 @@ PROGRESS: Final = "progress"
 DEAD_LETTERS: Final = "dead-letters"
 LANES: Final = tuple(f"batches.{priority}" for priority in range(PRIORITIES))
 
+MOST_TASKS_IN_BATCH: Final = 256
+"""A batch's finished tasks travel as a bitmap in the offset's metadata, which is small."""
+
 _HOUR = 3_600_000
 _DAY = 24 * _HOUR
 _LARGEST_RECORD = 2 * 1024 * 1024

@@ -6,49 +6,69 @@ characters. A head is the Opened marker as it came, or ``closed`` and the time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from pipeline.events import Opened, Sample
 from pipeline.kafka.codec import Codec
+from pipeline.topics import shard_of
 from pipeline.windows import Window, WindowKey
 
 _CLOSED = b"closed "
 _FIRST = b"first"
 
 
-def head_key(key: WindowKey) -> bytes:
-    return f"{key[0]}\0{key[1]}".encode()
+class WindowStore:
+    """Gathers what is to be kept of one shard's windows, and writes it durably in one go."""
+
+    def __init__(self, table: Any, shard: int) -> None:
+        self._table, self._shard = table, shard
+        self._writes: dict[bytes, bytes | None] = {}
+
+    def opened(self, key: WindowKey, marker: bytes) -> None:
+        self._writes[_head(key)] = marker
+
+    def sample(self, key: WindowKey, sample_index: int, record: bytes) -> None:
+        self._writes[_part(key, sample_index)] = record
+
+    def first_published(self, key: WindowKey) -> None:
+        self._writes[_head(key) + b"\0" + _FIRST] = b"1"
+
+    def closed(self, key: WindowKey, window: Window, closed_at: int) -> None:
+        """Keep of a window only that it is closed."""
+        for index in window.samples:
+            self._writes[_part(key, index)] = None
+        if window.first_published:
+            self._writes[_head(key) + b"\0" + _FIRST] = None
+        self._writes[_head(key)] = _CLOSED + str(closed_at).encode()
+
+    def forgotten(self, key: WindowKey) -> None:
+        self._writes[_head(key)] = None
+
+    async def flush(self) -> None:
+        """Write to the table, and return when its changelog has everything.
+
+        The partition is given: Faust would take that of whatever record its stream handles now.
+        """
+        writes, self._writes = self._writes, {}
+        for key, value in writes.items():
+            if value is None:
+                self._table.data.pop(key, None)
+            else:
+                self._table.data[key] = value
+        sent = [self._table.send_changelog(self._shard, *item, "raw", "raw") for item in writes.items()]
+        await asyncio.gather(*sent)
 
 
-def sample_key(key: WindowKey, sample_index: int) -> bytes:
-    return f"{key[0]}\0{key[1]}\0{sample_index}".encode()
-
-
-def first_key(key: WindowKey) -> bytes:
-    """Where it is kept that the first answer is out."""
-    return head_key(key) + b"\0" + _FIRST
-
-
-def closed_value(closed_at: int) -> bytes:
-    return _CLOSED + str(closed_at).encode()
-
-
-def keys_of(key: WindowKey, window: Window) -> Iterator[bytes]:
-    """Every key that a window may have written, its head's apart."""
-    yield from (sample_key(key, index) for index in window.samples)
-    if window.first_published:
-        yield first_key(key)
-
-
-def request_id_of(table_key: bytes) -> str:
-    return table_key.partition(b"\0")[0].decode()
-
-
-def restore(items: Iterable[tuple[bytes, bytes]], codec: Codec) -> Mapping[WindowKey, Window]:
-    """Windows from a table's items."""
+def restore(table: Any, shard: int, shards: int, codec: Codec) -> Mapping[WindowKey, Window]:
+    """The windows of one shard from a recovered table."""
+    items: Iterable[tuple[bytes, bytes]] = table.data.items()
     windows: dict[WindowKey, Window] = {}
     for raw, value in items:
         request_id, run, *rest = raw.decode().split("\0")
+        if shard_of(request_id, shards) != shard:
+            continue
         window = windows.setdefault((request_id, int(run)), Window())
         if not rest and value.startswith(_CLOSED):
             window.closed_at = int(value[len(_CLOSED) :])
@@ -61,3 +81,11 @@ def restore(items: Iterable[tuple[bytes, bytes]], codec: Codec) -> Mapping[Windo
             elif isinstance(event, Sample):
                 window.samples[event.sample_index] = event
     return windows
+
+
+def _head(key: WindowKey) -> bytes:
+    return f"{key[0]}\0{key[1]}".encode()
+
+
+def _part(key: WindowKey, sample_index: int) -> bytes:
+    return _head(key) + b"\0" + str(sample_index).encode()

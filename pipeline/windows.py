@@ -46,6 +46,11 @@ class Window:
         self.samples[sample.sample_index] = sample
         return True
 
+    def close(self, now: int) -> None:
+        """Keep only that it is closed."""
+        self.closed_at, self.opened = now, None
+        self.samples.clear()
+
     def verdict(self) -> Verdict | None:
         """The vote as it stands."""
         if self.opened is None:

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
+
 from pipeline.kafka.local_broker import choose_broker
 from pipeline.kafka.local_registry import LocalRegistry
 from pipeline.settings import Settings, load_settings

@@ -148,8 +148,8 @@ class Board:
             "callbacks_rejected": rejected,
             "duplicates": len(self._duplicates),
             "samples": sum(len(row.samples) for row in self._rows.values()),
-            "restarts": sum(supervisor.restarts.values()),
-            "memory_mb": {name: round(size / 2**20) for name, size in supervisor.memory().items()},
+            "restarts": sum(process.restarts for process in supervisor.states()),
+            "memory_mb": {p.name: round(p.resident_bytes / 2**20) for p in supervisor.states()},
             "median_wait_ms": median(waits) if waits else None,
             "seconds": round(seconds, 1),
             "answers": [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -21,8 +22,12 @@ def up(
     """Start Kafka (if TALLYSTREAM_BOOTSTRAP names none), the topics and every agent; Ctrl-C stops them all."""
     settings = load_settings(**({"model": model} if model else {}))
     stop = threading.Event()
+
+    def ask_to_stop(_: int, __: FrameType | None) -> None:
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, ask_to_stop)
     agents = [agent for agent in AGENTS for _ in range(workers if agent == "worker" else 1)]
     with running_stack(settings, say, agents=agents) as stack:
         err.print(

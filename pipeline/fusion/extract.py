@@ -22,6 +22,8 @@ from pipeline.fusion.sentences import stated, tidy
 
 LONGEST_TEXT = 40_000
 """Characters. Of a longer text only the end is read: that is where answers are."""
+LAST_MARKERS = 20
+"""Of each kind of marker so many are looked at, from the end."""
 LONGEST_STATEMENT = 600
 """Characters after a marker in which its sentence has to end."""
 
@@ -38,7 +40,8 @@ _PHRASE = re.compile(
         (?:is|are|:|：|=|would[ ]be|must[ ]be|equals)(?![A-Za-z])
       |\b(?:choose|pick|select)[ ](?=(?:option|choice|answer)?[ ]?\(?[A-J]\b)
       |\b(?:correct[ ])?(?:option|choice)[ ](?:is|:)
-      |(?:最终|最后|正确|参考|标准)?(?:答案|选项|结果)[ ]*[*_]{0,3}[ ]*(?:应该是|应该为|应当是|应为|应是|就是|即为|是|为|选|[:：=])
+      |(?:最终|最后|正确|参考|标准)?(?:答案|选项|结果)[ ]*[*_]{0,3}[ ]*
+        (?:应该是|应该为|应当是|应为|应是|就是|即为|是|为|选|[:：=])
       |(?:故|应|因此|所以|正确)选(?:择)?(?=[ ]*[(（]?[A-J])
       |^[ \t]*答[:：]
       |^[#*_ \t]*(?:final[ ])?answer[*_ \t]*$
@@ -83,19 +86,17 @@ def extract_answer(text: str, finish_reason: str = "stop") -> str | None:
     ``finish_reason`` is why generation ended, a value of ``events.FinishReason``. Never raises.
     """
     cut = str(finish_reason) in _CUT
-    text = _without_thinking(text[-LONGEST_TEXT:])
-    if text is None:
+    spoken = _without_thinking(text[-LONGEST_TEXT:])
+    if spoken is None:
         return None
-    boxes = list(_boxes(text))
+    boxes = list(_boxes(spoken))
     if boxes and not boxes[-1].complete:
         return None
-    explicit = [*boxes, *_hashes(text), *_phrases(text)]
+    explicit = [*boxes, *_hashes(spoken), *_phrases(spoken)]
     usable = [found for found in explicit if found.text and (found.complete or not cut)]
     if usable:
         return max(usable, key=lambda found: found.start).text
-    if cut or any(found.text for found in explicit):
-        return None
-    return _unmarked(text)
+    return None if cut else _unmarked(spoken)
 
 
 def _without_thinking(text: str) -> str | None:
@@ -150,7 +151,7 @@ def _hashes(text: str) -> Iterator[_Found]:
 
 
 def _phrases(text: str) -> Iterator[_Found]:
-    for match in _PHRASE.finditer(text):
+    for match in list(_PHRASE.finditer(text))[-LAST_MARKERS:]:
         start = match.end()
         while text[start : start + 1] in ("\n", " ", "\t", "\r"):
             start += 1
@@ -189,7 +190,7 @@ def _unmarked(text: str) -> str | None:
 
 
 def _bolds(text: str) -> Iterator[_Found]:
-    for match in _BOLD.finditer(text):
+    for match in list(_BOLD.finditer(text))[-LAST_MARKERS:]:
         content = match.group(1).strip()
         if len(content) <= 80 and not _HEADING.match(content):
             answer = tidy(content)
@@ -198,7 +199,7 @@ def _bolds(text: str) -> Iterator[_Found]:
 
 
 def _conclusions(text: str) -> Iterator[_Found]:
-    for match in _CONCLUSION.finditer(text):
+    for match in list(_CONCLUSION.finditer(text))[-LAST_MARKERS:]:
         content, _ = _statement(text, match.end())
         answer = stated(content)
         if answer:

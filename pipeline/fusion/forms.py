@@ -11,6 +11,9 @@ MAX_NUMERAL = 100_000
 
 _PLAIN_NUMBER = re.compile(r"(-?)0*([0-9]+)(?:\.([0-9]*?)0*)?")
 
+_MARKED_NUMBER = re.compile(r"(\$?)(-?)([0-9]{1,3}(?:,[0-9]{3}){1,6}|[0-9]{1,20})(?:\.([0-9]{1,20}))?(\\?%?)")
+_FRACTION = re.compile(r"(-?[0-9]{1,20})/([0-9]{1,20})")
+
 
 @dataclass(frozen=True, slots=True)
 class Canonical:
@@ -35,6 +38,19 @@ def plain_number(text: str) -> Canonical | None:
     if len(text) > MAX_NUMERAL or (numeral := _PLAIN_NUMBER.fullmatch(text)) is None:
         return None
     return Canonical(decimal_key(*numeral.groups()))
+
+
+def marked_number(text: str) -> Canonical | None:
+    """The form of a decimal with dollar, thousands or percent signs, or of a fraction of whole numbers."""
+    if (found := _MARKED_NUMBER.fullmatch(text)) is not None:
+        dollar, sign, whole, decimals, percent = found.groups()
+        if dollar and percent:
+            return None
+        value = Fraction(f"{sign}{whole.replace(',', '')}.{decimals or 0}")
+        return Canonical(number_key(value / 100 if percent else value), "usd" if dollar else "")
+    if (found := _FRACTION.fullmatch(text)) is not None and int(found.group(2)) != 0:
+        return Canonical(number_key(Fraction(int(found.group(1)), int(found.group(2)))))
+    return None
 
 
 def decimal_key(sign: str, whole: str, decimals: str | None) -> str:

@@ -18,7 +18,8 @@ _ORDINAL = re.compile(
     r"(?<=\d)\s*(?:\^\s*)?\{?\s*(?:\\(?:text|mathrm|mbox|textrm)\s*\{\s*(?:st|nd|rd|th)\s*\}|(?:st|nd|rd|th)\b)\s*\}?"
 )
 _OPENING = re.compile(
-    r"(?:(?:so |thus |therefore |hence )?(?:the |our |my )?(?:final |correct )?(?:answer|result|solution)\s*(?:is|:|=)|(?:it is|it's)(?= )|"
+    r"(?:(?:so |thus |therefore |hence )?(?:the |our |my )?(?:final |correct )?(?:answer|result|solution)"
+    r"\s*(?:is|:|=)|(?:it is|it's)(?= )|"
     r"(?:所以|因此|故)?(?:最终|最后|正确)?(?:答案|结果)(?:应该是|应为|是|为|:))\s*[:]?\s*",
     re.I,
 )

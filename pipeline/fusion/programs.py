@@ -11,11 +11,11 @@ from pipeline.fusion.code import last_fence
 
 MAX_SOURCE = 20_000
 _STATEMENT = re.compile(
-    r"^[ \t]*(?:def|class|async|import|from|for|while|if|try|with|return|print|@|lambda)\b.*[:(=]|^[ \t]*(?:import|from) \w|^[ \t]*\w+(?:\[[^\]\n]*\])? [-+*/]?= ",
+    r"^[ \t]*(?:def|class|async|import|from|for|while|if|try|with|return|print|@|lambda)\b.*[:(=]"
+    r"|^[ \t]*(?:import|from) \w|^[ \t]*\w+(?:\[[^\]\n]*\])? [-+*/]?= ",
     re.M,
 )
 _DYNAMIC = frozenset({"eval", "exec", "locals", "vars", "globals", "dir"})
-_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def program_key(text: str) -> str | None:

@@ -32,7 +32,7 @@ _OUTER = ' \t\r\n.。,，;；:：!！"“”'
 def tidy(answer: str) -> str:
     """An answer without emphasis, delimiters, closing punctuation, and thousands marks if it is one number."""
     text = answer.strip()
-    while True:
+    for _ in range(8):
         before = text
         for mark in ("**", "__", "$$", "$", "`"):
             if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark):
@@ -108,9 +108,8 @@ def _result_of(sentence: str) -> str | None:
             return value
         if numbers := numbers_in(tail):
             return numbers[0]
-    if predicate := _copula_tail(sentence):
-        if numbers := numbers_in(predicate):
-            return numbers[-1]
+    if (predicate := _copula_tail(sentence)) and (numbers := numbers_in(predicate)):
+        return numbers[-1]
     numbers = numbers_in(sentence)
     return numbers[-1] if numbers else None
 

@@ -7,10 +7,10 @@ import re
 from fractions import Fraction
 
 from pipeline.fusion.algebra import NotAlgebraError, Op, parse, symbols
-from pipeline.fusion.forms import Canonical, number_key
+from pipeline.fusion.calendar_time import moment_or_ratio
 from pipeline.fusion.choices import choice_key
 from pipeline.fusion.evaluate import UnboundedError, constant, ratios, values
-from pipeline.fusion.calendar_time import moment_or_ratio
+from pipeline.fusion.forms import Canonical, number_key
 from pipeline.fusion.markup import cleaned
 from pipeline.fusion.prose import prose_key
 from pipeline.fusion.quantity import quantity

@@ -69,4 +69,6 @@ def run_app(app: faust.App, settings: Settings) -> None:
     level = settings.log_level.upper()
     for name in ("faust", "aiokafka", "mode"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    _Worker(app, loglevel=level, redirect_stdouts=False).execute_from_commandline()
+    worker: Any = _Worker(app, loglevel=level, redirect_stdouts=False)
+    worker.spinner = None
+    worker.execute_from_commandline()

@@ -8,7 +8,7 @@ import socket
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -197,7 +197,7 @@ class LocalBroker:
 
 
 @contextmanager
-def choose_broker(settings: Settings, say: Say) -> Iterator[str]:
+def choose_broker(settings: Settings, say: Say) -> Generator[str]:
     """The Kafka to use: the one that ``TALLYSTREAM_BOOTSTRAP`` names, else a local one for as long as the block runs.
 
     Raises:

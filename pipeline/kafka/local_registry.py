@@ -106,7 +106,8 @@ class LocalRegistry:
 
 def _program(folder: Path, say: Say) -> Path:
     """The unpacked program, kept between runs."""
-    jars = fetch_jars(_POM, folder, say, f"fetching Apicurio Registry {APICURIO_VERSION} (109 MB, once) …")
+    note = f"fetching Apicurio Registry {APICURIO_VERSION} (109 MB, once) …"
+    jars = fetch_jars(_POM, folder, say, note, goal="copy")
     unpacked = folder / f"{jars.name}-unpacked"
     with locked(folder / ".lock"):
         if not unpacked.is_dir():

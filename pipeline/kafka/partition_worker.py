@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -27,8 +27,7 @@ from faust.types import EventT
 from pipeline.errors import DependencyDownError, FencedError
 from pipeline.kafka.dead_letters import Source
 from pipeline.kafka.fenced_sink import FencedSink
-from pipeline.kafka.records import Output
-from pipeline.kafka.transactions import Place
+from pipeline.kafka.records import Output, Place
 
 log = structlog.get_logger(__name__)
 
@@ -81,6 +80,12 @@ class PartitionWorker(ABC):
                 event.ack()
             self._pending = []
 
+    def queued(self, most: int) -> Iterator[EventT[Any]]:
+        """What waits in the queue now, at most so many."""
+        while most > 0 and not self.queue.empty():
+            yield self.queue.get_nowait()
+            most -= 1
+
     async def emit(self, outputs: Iterable[Output]) -> int:
         """Write through the sink, off the event loop; returns the number of records written."""
         assert self._sink is not None
@@ -122,19 +127,29 @@ class PartitionWorker(ABC):
 
 
 class PartitionWorkers:
-    """The workers of the partitions that this process owns now."""
+    """The workers of the partitions of one topic that a Faust app owns now."""
 
-    def __init__(self, make: Callable[[Place], PartitionWorker]) -> None:
-        self._make = make
+    def __init__(self, app: Any, topic: str, make: Callable[[Place], PartitionWorker]) -> None:
+        self._app, self._topic, self._make = app, topic, make
         self._workers: dict[Place, tuple[PartitionWorker, asyncio.Task[None]]] = {}
+        app.agent(app.topic(topic, key_serializer="raw", value_serializer="raw"), name=topic)(self._feed)
+        app.on_partitions_revoked.connect(self._drop)
 
-    async def feed(self, event: EventT[Any]) -> None:
-        """Hand a record to its partition's worker; waits while that one is full."""
-        message = event.message
-        await self.ensure((message.topic, message.partition)).queue.put(event)
+    def ensure_assigned(self) -> None:
+        """Start the workers of every owned partition, though no record has come for them."""
+        if self._app.rebalancing:
+            return
+        for tp in self._app.consumer.assignment():
+            if tp.topic == self._topic:
+                self._ensure((tp.topic, tp.partition))
 
-    def ensure(self, place: Place) -> PartitionWorker:
-        """The worker of a partition, started if it is new."""
+    async def _feed(self, stream: Any) -> None:
+        """Hand each record to its partition's worker; waits while that one is full."""
+        async for event in stream.noack().events():
+            message = event.message
+            await self._ensure((message.topic, message.partition)).queue.put(event)
+
+    def _ensure(self, place: Place) -> PartitionWorker:
         if place not in self._workers:
             worker = self._make(place)
             task = asyncio.create_task(worker.run(), name=f"{place[0]}[{place[1]}]")
@@ -142,7 +157,7 @@ class PartitionWorkers:
             self._workers[place] = (worker, task)
         return self._workers[place][0]
 
-    async def drop(self) -> None:
+    async def _drop(self, *_: Any, **__: Any) -> None:
         """Forget every partition: what was not acknowledged comes again, to whoever owns it then."""
         workers, self._workers = self._workers, {}
         for worker, task in workers.values():

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 Identity = tuple[str | int, ...]
 """Names one thing for ever, e.g. ``("sample", request_id, run, index)``; equal on every repetition."""
 
+Place = tuple[str, int]
+"""A topic and a partition."""
+
 Headers = tuple[tuple[str, bytes], ...]
 
 
@@ -25,6 +28,15 @@ class Output:
     value: bytes
     identities: tuple[Identity, ...] = ()
     headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """One task of a consumed record that needs no more work."""
+
+    place: Place
+    offset: int
+    task: int
 
 
 def task_identity(request_id: str, run: int, sample_index: int) -> Identity:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import structlog
@@ -28,26 +27,14 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from pipeline.errors import BrokerDownError
 from pipeline.kafka.clients import group_consumer, kafka_error, poll_many, transactional_producer
 from pipeline.kafka.in_flight import InFlight, Position
-from pipeline.kafka.records import Output
+from pipeline.kafka.records import Finished, Output, Place
 from pipeline.settings import Settings
 
 log = structlog.get_logger(__name__)
 
-Place = tuple[str, int]
-"""A topic and a partition."""
-
 _T = TypeVar("_T")
 _CALL_TIMEOUT = 5.0
 _DEADLINE = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """One task of a consumed record that needs no more work."""
-
-    place: Place
-    offset: int
-    task: int
 
 
 class Rebalances(Protocol):

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from email.utils import formatdate
 
 import pytest
@@ -90,8 +91,6 @@ def test_these_are_retried(status: int) -> None:
 
 @given(st.integers(0, 12), st.integers(200, 599), jitters)
 def test_a_terminal_delivery_has_no_due_time_and_the_body_stays(attempt, status, jitter) -> None:
-    from dataclasses import replace
-
     before = replace(DELIVERY, attempt=attempt)
     after = conclude(before, outcome_of_status(status, "m", None), NOW, POLICY, jitter)
     assert (after.next_due_at is None) == (after.state is not DeliveryState.PENDING)

@@ -1,5 +1,7 @@
 import base64
 import time
+import traceback
+from datetime import UTC, datetime
 
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
@@ -27,8 +29,6 @@ def test_an_independent_verifier_accepts_either_secret_of_a_rotation(known: str)
 
 
 def test_our_verifier_accepts_what_an_independent_signer_signs() -> None:
-    from datetime import UTC, datetime
-
     signature = Webhook(SECRET).sign("dlv_1", datetime.fromtimestamp(NOW, UTC), BODY.decode())
     headers = {"Webhook-Id": "dlv_1", "Webhook-Timestamp": str(NOW), "Webhook-Signature": signature}
     assert verify(BODY, headers, [SECRET], NOW) == "dlv_1"
@@ -121,8 +121,7 @@ class TestSecretStore:
         path.write_bytes(content.encode("utf-8", "surrogatepass"))
         with pytest.raises(ConfigError) as caught:
             SecretStore.load(path, {})
-        assert "SECRETSECRET" not in str(caught.value)
-        assert caught.value.__suppress_context__
+        assert "SECRETSECRET" not in "".join(traceback.format_exception(caught.value))
 
     def test_a_missing_file_is_a_config_error(self, tmp_path) -> None:
         with pytest.raises(ConfigError, match="No such file"):

@@ -65,7 +65,7 @@ async def _nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 @asynccontextmanager
-async def listening(serve: Serve = _nothing, host: str = "127.0.0.1") -> AsyncIterator[Listener]:
+async def listening(serve: Serve = _nothing, *, dual_stack: bool = False) -> AsyncIterator[Listener]:
     """A bare TCP server; ``closed`` is set when a peer went away or ``serve`` ended."""
     listener = Listener()
     writers: list[asyncio.StreamWriter] = []
@@ -81,7 +81,11 @@ async def listening(serve: Serve = _nothing, host: str = "127.0.0.1") -> AsyncIt
             writer.close()
             listener.closed.set()
 
-    server = await asyncio.start_server(on_connection, host, 0)
+    if dual_stack and socket.has_dualstack_ipv6():
+        listening_socket = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    else:
+        listening_socket = socket.create_server(("127.0.0.1", 0))
+    server = await asyncio.start_server(on_connection, sock=listening_socket)
     listener.port = server.sockets[0].getsockname()[1]
     try:
         yield listener

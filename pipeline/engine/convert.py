@@ -1,0 +1,55 @@
+"""Between the events of Kafka and the engine's own values."""
+
+from __future__ import annotations
+
+from pipeline.engine.base import Completion, GenerationTask, SamplingParams
+from pipeline.events import Sample, SampleTimings
+from pipeline.scheduling.desk import Assigned
+
+
+def generation_task(assigned: Assigned, *, now: int, timeout: float) -> GenerationTask:
+    """The engine's task; it ends at its own time-out (seconds from now, in ms) or with its request."""
+    group = assigned.group
+    return GenerationTask(
+        key=assigned.key,
+        messages=group.messages,
+        params=SamplingParams(
+            temperature=group.temperature,
+            top_p=group.top_p,
+            max_new_tokens=group.max_new_tokens,
+            seed=assigned.task.seed,
+            stop=group.stop,
+        ),
+        deadline=min(now / 1000 + timeout, group.deadline_at / 1000),
+    )
+
+
+def sample_of(assigned: Assigned, completion: Completion, *, worker: str) -> Sample:
+    """The event of a finished sample."""
+    group, task, first = assigned.group, assigned.task, completion.first_token_at
+    return Sample(
+        request_id=group.request_id,
+        run=group.run,
+        sample_index=task.sample_index,
+        role=task.role,
+        path=group.path,
+        text=completion.text,
+        finish_reason=completion.finish_reason,
+        prompt_tokens=completion.prompt_tokens,
+        completion_tokens=completion.completion_tokens,
+        mean_logprob=completion.mean_logprob,
+        seed=completion.seed,
+        temperature=group.temperature,
+        timings=SampleTimings(
+            queued_at=assigned.queued_at,
+            started_at=_ms(completion.started_at),
+            first_token_at=None if first is None else _ms(first),
+            finished_at=_ms(completion.finished_at),
+        ),
+        worker=worker,
+        error=completion.error,
+    )
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

@@ -1,0 +1,190 @@
+"""The decode loop: rows join and leave at every step.
+
+One turn:
+
+1. End the samples that are cancelled or past their deadline, waiting or running.
+2. Fill free slots with waiting tasks, first come first served; a newcomer's first token is drawn at once.
+3. One forward for all running rows; draw each row's next token; end the rows that are complete.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+import structlog
+import torch
+from torch import Tensor
+
+from pipeline.engine.base import EngineListener
+from pipeline.engine.inbox import Inbox
+from pipeline.engine.model import LoadedModel
+from pipeline.engine.params import checked
+from pipeline.engine.prompts import PromptEncoder
+from pipeline.engine.row import Row
+from pipeline.engine.runner import is_out_of_memory
+from pipeline.engine.sampler import draw
+from pipeline.engine.slot_table import SlotTable, describe
+from pipeline.errors import GenerationError
+from pipeline.events import ErrorInfo, FinishReason
+
+_log = structlog.get_logger(__name__)
+
+
+class ContextExceededError(GenerationError):
+    """The prompt leaves no room for an answer in the model's context."""
+
+    code = "prompt_too_long"
+
+
+class NonFiniteLogitsError(GenerationError):
+    """The model gave NaN or infinity for this sample."""
+
+    code = "non_finite_logits"
+
+
+class DecodeLoop:
+    """What the engine's thread does with the tasks in its inbox.
+
+    Args:
+        loaded: the model, for its tokenizer, context and end tokens.
+        table: the slots.
+        inbox: where tasks come from.
+        listener: hears text and completions; what it raises is logged and changes nothing.
+        clock: unix time in seconds.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        table: SlotTable,
+        inbox: Inbox,
+        listener: EngineListener,
+        clock: Callable[[], float],
+    ) -> None:
+        self._loaded = loaded
+        self._table = table
+        self._inbox = inbox
+        self._listener = listener
+        self._clock = clock
+        self._encoder = PromptEncoder(loaded.tokenizer)
+
+    def turn(self) -> None:
+        """One turn, as numbered above."""
+        self._sweep()
+        self._admit()
+        evicted = self._table.make_room()
+        if evicted and not self._table.active:
+            self._finish(evicted.pop(), FinishReason.ERROR, describe(MemoryError()))
+        self._inbox.put_back(evicted)
+        if not self._table.active:
+            return
+        results = self._table.step()
+        for row, result in results:
+            if isinstance(result, ErrorInfo):
+                self._finish(row, FinishReason.ERROR, result)
+        self._advance([(row, result) for row, result in results if isinstance(result, Tensor)])
+
+    def _sweep(self) -> None:
+        """End what is cancelled or late."""
+        now = self._clock()
+        for row in self._inbox.rows():
+            if row.cancelled:
+                self._finish(row, FinishReason.CANCELLED)
+            elif now >= row.task.deadline:
+                self._finish(row, FinishReason.TIMEOUT)
+
+    def _admit(self) -> None:
+        while len(self._table.active) < self._table.limit:
+            row = self._inbox.take()
+            if row is None:
+                return
+            logits, failure, short_of_memory = self._try_join(row)
+            if logits is not None:
+                self._advance([(row, logits)])
+            elif short_of_memory and self._table.active:
+                self._table.shrink()
+                self._inbox.put_back([row])
+            else:
+                self._finish(row, FinishReason.ERROR, failure)
+
+    def _try_join(self, row: Row) -> tuple[Tensor | None, ErrorInfo | None, bool]:
+        try:
+            if not row.prompt:
+                self._prepare(row)
+            row.start(self._clock())
+            return self._table.join(row), None, False
+        except Exception as error:
+            return None, describe(error), is_out_of_memory(error)
+
+    def _prepare(self, row: Row) -> None:
+        """Check a task and tokenise its prompt.
+
+        Raises:
+            GenerationError: why this task can't run.
+        """
+        params = checked(row.task.params)
+        prompt = self._encoder.encode(row.task.messages)
+        context = self._loaded.context
+        if len(prompt) >= context:
+            message = (
+                f"The prompt has {len(prompt)} tokens and the context holds {context}, the answer included"
+            )
+            raise ContextExceededError(message)
+        seed = secrets.randbits(63) if params.seed is None else params.seed
+        row.prepare(
+            params, seed, prompt, min(params.max_new_tokens, context - len(prompt)), self._loaded.tokenizer
+        )
+
+    def _advance(self, rows: list[tuple[Row, Tensor]]) -> None:
+        """Draw a token for each row from its logits."""
+        if not rows:
+            return
+        drawn = draw(
+            torch.stack([logits for _, logits in rows]),
+            [row.warp for row, _ in rows],
+            [row.generator for row, _ in rows],
+        )
+        now = self._clock()
+        for (row, _), token in zip(rows, drawn, strict=True):
+            if token is None:
+                message = "The model gave numbers that are not finite for this sample"
+                self._finish(row, FinishReason.ERROR, describe(NonFiniteLogitsError(message)), poisoned=True)
+                continue
+            piece, reason = row.accept(token, self._loaded.eos_ids, now)
+            self._show(row, piece)
+            if reason is not None:
+                self._finish(row, reason)
+
+    def fail_all(self, error: Exception) -> None:
+        """After an error that no row can be blamed for: end what runs, or what waits if nothing runs."""
+        for row in list(self._table.active) or self._inbox.rows():
+            self._finish(row, FinishReason.ERROR, describe(error))
+
+    def cancel_all(self) -> None:
+        """End every task as cancelled."""
+        for row in self._inbox.rows():
+            self._finish(row, FinishReason.CANCELLED)
+
+    def _finish(
+        self, row: Row, reason: FinishReason, error: ErrorInfo | None = None, *, poisoned: bool = False
+    ) -> None:
+        """Free what the row holds and tell the listener, once."""
+        if row in self._table.active:
+            self._table.leave(row, poisoned=poisoned)
+        self._inbox.remove(row)
+        piece, reason = row.flush(reason)
+        self._show(row, piece)
+        completion = row.completion(reason, self._clock(), error)
+        try:
+            self._listener.done(completion)
+        except Exception:
+            _log.exception("listener failed", key=row.task.key)
+
+    def _show(self, row: Row, piece: str) -> None:
+        if not piece:
+            return
+        try:
+            self._listener.tokens(row.task.key, piece)
+        except Exception:
+            _log.exception("listener failed", key=row.task.key)

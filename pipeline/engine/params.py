@@ -1,0 +1,53 @@
+"""Checks sampling parameters before a task takes a row."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from pipeline.engine.base import SamplingParams
+from pipeline.errors import GenerationError
+
+
+class InvalidSamplingError(GenerationError):
+    """A parameter is out of its range; the message names it."""
+
+    code = "invalid_sampling"
+
+
+def checked(params: SamplingParams) -> SamplingParams:
+    """The same parameters with ``stop`` as a tuple: a lone string is one stop text, not its letters.
+
+    Records may come from any producer, so types are checked too.
+
+    Raises:
+        InvalidSamplingError: names the parameter and its value.
+    """
+    _require(
+        _is_number(params.temperature) and params.temperature >= 0, "temperature", params.temperature, "≥ 0"
+    )
+    _require(_is_number(params.top_p) and 0 < params.top_p <= 1, "top_p", params.top_p, "in (0, 1]")
+    _require(_is_int(params.top_k) and params.top_k >= 0, "top_k", params.top_k, "an integer ≥ 0")
+    budget = params.max_new_tokens
+    _require(_is_int(budget) and budget >= 1, "max_new_tokens", budget, "an integer ≥ 1")
+    seed = params.seed
+    if seed is not None:
+        _require(_is_int(seed) and -(2**63) <= seed < 2**63, "seed", seed, "a 64-bit integer")
+    stop: Any = params.stop
+    stops: tuple[Any, ...] = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    _require(all(isinstance(text, str) for text in stops), "stop", stop, "texts")
+    return replace(params, stop=stops)
+
+
+def _require(valid: bool, name: str, value: object, wanted: str) -> None:
+    if not valid:
+        raise InvalidSamplingError(f"{name} is {value!r} and must be {wanted}", field=name)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

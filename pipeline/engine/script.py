@@ -1,0 +1,91 @@
+"""What the scripted engine says and how long it takes: pure functions of a sample's identity and question."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pipeline.engine.base import TaskKey
+from pipeline.errors import ConfigError
+from pipeline.events import Message
+
+# Of five samples of a question, about this many agree.
+_AGREEING = 4
+_LIST = re.compile(r"answers=(\S+)")
+
+
+class ScriptOptions(BaseModel):
+    """Options of the scripted engine, from ``TALLYSTREAM_ENGINE__SCRIPT``.
+
+    Attributes:
+        min_ms: shortest sample.
+        max_ms: longest sample.
+        fail_rate: share of samples that end in an error.
+        seed: other durations and failures for the same keys.
+        rows: samples at once; the engine's rows if not set.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    min_ms: float = Field(0.0, ge=0)
+    max_ms: float = Field(0.0, ge=0)
+    fail_rate: float = Field(0.0, ge=0, le=1)
+    seed: int = 0
+    rows: int | None = Field(None, ge=1)
+
+
+def parse_options(script: str) -> ScriptOptions:
+    """Read the options; an empty text is all defaults.
+
+    Raises:
+        ConfigError: names what is wrong.
+    """
+    try:
+        return ScriptOptions.model_validate_json(script or "{}")
+    except ValidationError as error:
+        reasons = "; ".join(
+            f"{'.'.join(str(part) for part in item['loc']) or 'text'}: {item['msg']}"
+            for item in error.errors()
+        )
+        raise ConfigError(f"TALLYSTREAM_ENGINE__SCRIPT is wrong: {reasons}", field="engine.script") from error
+
+
+def fraction(seed: int, name: str, key: TaskKey) -> float:
+    """A number in [0, 1) that hangs on nothing but its arguments."""
+    text = json.dumps([seed, name, *key])
+    return zlib.crc32(text.encode()) / 2**32
+
+
+def answer_text(key: TaskKey, messages: Sequence[Message]) -> str:
+    """The sample's text.
+
+    A question may name the answers, by ``answers=a,b,c`` or a JSON object with ``answers``: sample i gives
+    the i-th, from the start again after the last. Else the answer is a number made from the question's
+    first paragraph (a prompt path adds paragraphs), and one sample in five or so gives the next number.
+    """
+    question = next((message.content for message in reversed(messages) if message.role == "user"), "")
+    answers = _named_answers(question)
+    if answers:
+        return f"The answer is {answers[key.sample_index % len(answers)]}"
+    number = zlib.crc32(question.partition("\n\n")[0].encode()) % 1000
+    strays = fraction(0, "stray", key) * 5 >= _AGREEING
+    return f"The answer is {number + strays}"
+
+
+def _named_answers(question: str) -> list[str]:
+    found = _LIST.search(question)
+    if found:
+        return found[1].split(",")
+    start = question.find("{")
+    if start < 0:
+        return []
+    try:
+        directive, _ = json.JSONDecoder().raw_decode(question, start)
+    except ValueError:
+        return []
+    answers = directive.get("answers", [])
+    return [str(answer) for answer in answers] if isinstance(answers, list) else []

@@ -1,0 +1,151 @@
+"""The rows that decode side by side, and what happens when memory or one of them fails."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from pipeline.engine.row import Row
+from pipeline.engine.runner import Runner, is_out_of_memory
+from pipeline.errors import GenerationError
+from pipeline.events import ErrorInfo
+
+# Steps without a failed allocation after which one more row is tried again.
+_RECOVERY_STEPS = 256
+
+
+class OutOfMemoryError(GenerationError):
+    """Not even one row fits."""
+
+    code = "out_of_memory"
+    retriable = True
+
+
+class SlotTable:
+    """Rows in slots 0, 1, … without a gap; a row's slot is its index in ``active``.
+
+    Attributes:
+        active: the rows in slots.
+        limit: how many rows may run at once; below ``rows`` for a while after memory ran out.
+    """
+
+    def __init__(self, runner: Runner, rows: int) -> None:
+        self._runner = runner
+        self._rows = rows
+        self._chunk = rows
+        self._calm_steps = 0
+        self.limit = rows
+        self.active: list[Row] = []
+
+    def join(self, row: Row) -> Tensor:
+        """Give a row the next slot; returns the logits [vocabulary] that follow its tokens.
+
+        The prompt is copied from a running sibling if there is one, else read.
+
+        Raises:
+            RuntimeError: out of memory. The slot is free again.
+        """
+        slot = len(self.active)
+        logits = None if row.generated else self._copy_sibling(row, slot)
+        if logits is None:
+            logits = self._runner.prefill(slot, row.ids)
+        if not row.generated:
+            row.prompt_logits = logits
+        self.active.append(row)
+        return logits
+
+    def leave(self, row: Row, *, poisoned: bool = False) -> None:
+        """Free a row's slot; a poisoned one held numbers that are not finite and is wiped."""
+        slot = self.active.index(row)
+        last = self.active.pop()
+        if poisoned:
+            self._runner.cache.clear(slot)
+        if last is not row:
+            self.active[slot] = last
+            self._runner.cache.copy(len(self.active), slot, last.length)
+        row.prompt_logits = None
+        if not self.active:
+            self._runner.cache.release()
+            self.limit = self._chunk = self._rows
+
+    def shrink(self) -> None:
+        """After a failed allocation: no more rows at once than there are now."""
+        self.limit = max(1, len(self.active))
+        self._calm_steps = 0
+
+    def make_room(self) -> list[Row]:
+        """Reserve one more position for every row; returns rows that had to leave for it, newest first."""
+        evicted: list[Row] = []
+        while self.active and not self._reserve():
+            newest = max(self.active, key=lambda row: row.number)
+            self.leave(newest)
+            evicted.append(newest)
+        if evicted:
+            self.shrink()
+        return evicted
+
+    def step(self) -> list[tuple[Row, Tensor | ErrorInfo]]:
+        """One forward for all rows; returns for each its logits [vocabulary] or why it failed.
+
+        A forward that fails is repeated with half the rows, and so on: memory may suffice for fewer, and
+        whatever is wrong with one row harms that row alone.
+        """
+        size = self._chunk
+        pending = [(first, self.active[first : first + size]) for first in range(0, len(self.active), size)]
+        results: list[tuple[Row, Tensor | ErrorInfo]] = []
+        while pending:
+            first, rows = pending.pop(0)
+            logits, failure = self._forward(first, rows)
+            # Here the exception and the tensors its frames held are gone.
+            if logits is not None:
+                results += zip(rows, logits, strict=True)
+            elif len(rows) == 1:
+                results.append((rows[0], failure or ErrorInfo("engine_error", "no logits")))
+            else:
+                half = (len(rows) + 1) // 2
+                if failure and failure.code == OutOfMemoryError.code:
+                    self._chunk, self._calm_steps = min(self._chunk, half), 0
+                pending[:0] = [(first, rows[:half]), (first + half, rows[half:])]
+        self._recover()
+        return results
+
+    def _forward(self, first: int, rows: list[Row]) -> tuple[Tensor | None, ErrorInfo | None]:
+        tokens = [row.generated[-1] for row in rows]
+        positions = [row.length - 1 for row in rows]
+        try:
+            alone = len(rows) == len(self.active)
+            return self._runner.decode(first, tokens, positions, fill=alone), None
+        except Exception as error:
+            return None, describe(error)
+
+    def _reserve(self) -> bool:
+        try:
+            self._runner.cache.reserve(len(self.active), max(row.length for row in self.active))
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            return False
+        return True
+
+    def _copy_sibling(self, row: Row, slot: int) -> Tensor | None:
+        for source, sibling in enumerate(self.active):
+            if sibling.prompt_logits is not None and sibling.prompt == row.prompt:
+                self._runner.cache.reserve(slot + 1, len(row.prompt))
+                self._runner.cache.copy(source, slot, len(row.prompt))
+                return sibling.prompt_logits
+        return None
+
+    def _recover(self) -> None:
+        self._calm_steps += 1
+        if self._calm_steps % _RECOVERY_STEPS == 0:
+            self.limit = min(self._rows, self.limit + 1)
+            self._chunk = min(self._rows, self._chunk + 1)
+
+
+def describe(error: Exception) -> ErrorInfo:
+    """An exception as the error of a sample; what nobody expected is ``engine_error``."""
+    if isinstance(error, GenerationError):
+        return ErrorInfo(error.code, error.message, error.retriable)
+    if is_out_of_memory(error):
+        message = "The model ran out of memory even with one row: lower TALLYSTREAM_ENGINE__CONTEXT"
+        return ErrorInfo(OutOfMemoryError.code, message, OutOfMemoryError.retriable)
+    return ErrorInfo("engine_error", f"{type(error).__name__}: {error}", retriable=True)

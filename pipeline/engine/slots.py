@@ -1,0 +1,109 @@
+"""The default engine: continuous batching in slots, with each sample's own randomness and end."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import structlog
+import torch
+
+from pipeline.engine.base import EngineListener, GenerationTask, TaskKey
+from pipeline.engine.decode_loop import DecodeLoop
+from pipeline.engine.inbox import Inbox
+from pipeline.engine.model import LoadedModel, load_model
+from pipeline.engine.runner import Runner
+from pipeline.engine.slot_table import SlotTable
+from pipeline.settings import EngineSettings, Settings
+
+_log = structlog.get_logger(__name__)
+
+
+class SlotEngine:
+    """An ``Engine`` on a causal language model of transformers.
+
+    Args:
+        settings: names the model and, in ``engine``, rows, context, threads and mode.
+        load: gives the model; called on the engine's thread.
+        clock: unix time in seconds, which deadlines are compared with.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        load: Callable[[Settings], LoadedModel] = load_model,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings = settings
+        self._load = load
+        self._clock = clock
+        self._inbox = Inbox()
+        self._limit: Callable[[], int] = lambda: settings.engine.rows
+        self._thread: threading.Thread | None = None
+
+    def start(self, listener: EngineListener) -> None:
+        """Load the model and check that it runs in slots; returns when ready.
+
+        Raises:
+            ModelLoadError: says what is wrong with the model.
+        """
+        ready: Future[None] = Future()
+        thread = threading.Thread(target=self._main, args=(listener, ready), name="slot-engine", daemon=True)
+        self._thread = thread
+        thread.start()
+        ready.result()
+
+    def submit(self, task: GenerationTask) -> bool:
+        """Queue a task; ``False`` when its key is queued or running, or the engine is closed."""
+        return self._inbox.submit(task)
+
+    def cancel(self, key: TaskKey) -> None:
+        """End a task as ``cancelled`` within a step; an unknown key is harmless."""
+        self._inbox.cancel(key)
+
+    def capacity(self) -> int:
+        """How many more tasks would start at once."""
+        return max(0, self._limit() - len(self._inbox))
+
+    def close(self) -> None:
+        """Stop the thread; tasks that still run or wait end as ``cancelled``. Again: does nothing."""
+        self._inbox.close()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _main(self, listener: EngineListener, ready: Future[None]) -> None:
+        with torch.inference_mode():
+            try:
+                loop = self._prepare(listener)
+            except BaseException as error:
+                ready.set_exception(error)
+                return
+            ready.set_result(None)
+            while self._inbox.wait():
+                try:
+                    loop.turn()
+                except Exception as error:
+                    _log.exception("engine turn failed")
+                    loop.fail_all(error)
+            loop.cancel_all()
+
+    def _prepare(self, listener: EngineListener) -> DecodeLoop:
+        options = self._settings.engine
+        torch.set_num_threads(thread_count(options))
+        loaded = self._load(self._settings)
+        runner = Runner(loaded, options.rows, constant_rows=options.deterministic)
+        runner.check()
+        table = SlotTable(runner, options.rows)
+        self._limit = lambda: table.limit
+        return DecodeLoop(loaded, table, self._inbox, listener, self._clock)
+
+
+def thread_count(options: EngineSettings) -> int:
+    """torch threads: one for equal bits, else as set, else one less than the cores."""
+    if options.deterministic:
+        return 1
+    return options.threads or max(1, len(os.sched_getaffinity(0)) - 1)

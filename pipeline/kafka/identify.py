@@ -1,0 +1,41 @@
+"""What a record that was read back stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from confluent_kafka import Message
+
+from pipeline.errors import DecodeError
+from pipeline.events import Batch, Opened, Result
+from pipeline.kafka.codec import Codec
+from pipeline.kafka.dead_letters import dead_letter_identities
+from pipeline.kafka.fenced_sink import Identify
+from pipeline.kafka.records import Identity, opened_identity, result_identity, task_identity
+from pipeline.topics import DEAD_LETTERS
+
+
+def identify_with(codec: Codec) -> Identify:
+    """The identities in one record of any output topic of a fenced sink."""
+
+    def identify(message: Message) -> Iterable[Identity]:
+        if message.topic() == DEAD_LETTERS:
+            yield from dead_letter_identities(message)
+            return
+        try:
+            event = codec.decode(message.value() or b"")  # type: ignore[arg-type]
+        except DecodeError:
+            return  # somebody else's record
+        match event:
+            case Opened():
+                yield opened_identity(event.request_id, event.run)
+            case Batch():
+                for group in event.groups:
+                    for task in group.tasks:
+                        yield task_identity(group.request_id, group.run, task.sample_index)
+            case Result():
+                yield result_identity(event.request_id, event.run, event.revision)
+            case _:
+                pass
+
+    return identify

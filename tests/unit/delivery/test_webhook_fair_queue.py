@@ -1,0 +1,59 @@
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.delivery.fair_queue import FairQueue
+
+
+def test_an_endpoint_with_many_waiting_does_not_delay_one_with_few() -> None:
+    queue = FairQueue(per_endpoint=4, total=4)
+    for index in range(1000):
+        queue.push("busy", f"busy-{index}")
+    queue.push("calm", "calm-0")
+    assert [queue.take() for _ in range(5)] == ["busy-0", "calm-0", "busy-1", "busy-2", None]
+    queue.give_back("calm")
+    assert queue.take() == "busy-3"
+
+
+def test_a_discarded_item_is_not_served() -> None:
+    queue = FairQueue(1, 1)
+    queue.push("a", "one")
+    queue.push("a", "two")
+    queue.discard("a", "one")
+    queue.discard("b", "none")
+    assert queue.take() == "two"
+    queue.give_back("a")
+    assert queue.take() is None
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["push", "take", "give", "drop"]), st.integers(0, 3), st.integers(0, 9))
+    ),
+    st.integers(1, 3),
+    st.integers(1, 5),
+)
+def test_limits_hold_and_nothing_is_lost_or_served_twice(steps, per_endpoint, total) -> None:
+    queue = FairQueue(per_endpoint, total)
+    waiting: dict[str, str] = {}
+    busy: Counter[str] = Counter()
+    for action, number, name in steps:
+        endpoint = f"e{number}"
+        item = f"{endpoint}/{name}"
+        if action == "push":
+            queue.push(endpoint, item)
+            waiting[item] = endpoint
+        elif action == "drop":
+            queue.discard(endpoint, item)
+            waiting.pop(item, None)
+        elif action == "give" and busy[endpoint]:
+            queue.give_back(endpoint)
+            busy[endpoint] -= 1
+        elif action == "take":
+            taken = queue.take()
+            can = busy.total() < total and any(busy[where] < per_endpoint for where in waiting.values())
+            assert (taken is not None) == can
+            if taken is not None:
+                busy[waiting.pop(taken)] += 1
+        assert busy.total() <= total and all(count <= per_endpoint for count in busy.values())
