@@ -66,11 +66,12 @@ def resident_bytes(pid: int) -> int:
 
 
 def last_lines(log: Path, count: int, *, most_bytes: int = 16_384) -> str:
-    """The end of a log file, empty if there is none."""
+    """The end of a log file without the frames of Java stack traces; empty if there is none."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
-            return "\n".join(file.read().decode(errors="replace").splitlines()[-count:])
+            lines = file.read().decode(errors="replace").splitlines()
+            return "\n".join([line for line in lines if not line.startswith("\tat ")][-count:])
     except OSError:
         return ""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import sys
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -62,8 +65,14 @@ def root(
         raise typer.Exit
 
 
+def _terminate(number: int, _: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
 def main() -> None:
-    """Run a command; a user's mistake is one line, never a traceback."""
+    """Run a command; a user's mistake is one line, never a traceback; SIGTERM cleans up as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, _terminate)
+    logging.getLogger("rdkafka").setLevel(logging.CRITICAL)  # a command reports errors itself
     try:
         app()
     except TallystreamError as error:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from pipeline.errors import BrokerDownError, DecodeError, PayloadTooLargeError
 from pipeline.events import Event, InferenceRequest
-from pipeline.kafka.clients import assigned_consumer, kafka_error, plain_producer, poll_many
+from pipeline.kafka.clients import assigned_consumer, kafka_error, patiently, plain_producer, poll_many
 from pipeline.kafka.codec import Codec
 from pipeline.scheduling.validate import check_content, check_identity
 from pipeline.settings import Settings
@@ -89,7 +90,7 @@ class TopicFollower:
                     )
                 for partition in found.partitions:
                     tp = TopicPartition(topic, partition)
-                    low, high = self._consumer.get_watermark_offsets(tp, timeout=10)
+                    low, high = patiently(partial(self._consumer.get_watermark_offsets, tp, timeout=10))
                     tp.offset = low if from_start else high
                     places.append(tp)
         except KafkaException as exception:

@@ -15,12 +15,14 @@ TallystreamError
 ├── DependencyDownError         a server is away; wait and retry, lose nothing (HTTP 503)
 │   ├── BrokerDownError
 │   └── RegistryDownError
+├── SignatureError              a callback was not signed by us (HTTP 401)
 ├── FencedError                 a newer owner has taken over; reopen, never patch
 ├── EngineError                 a model could not be loaded or run
 │   ├── ModelLoadError
 │   └── GenerationError         one sample failed; its neighbours go on
 └── DeliveryError               a callback can not be sent
-    └── ForbiddenUrlError       where it would go is not allowed
+    ├── ForbiddenUrlError       where it would go is not allowed
+    └── UnknownSecretError      the secret that should sign it is not known here
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from rich.console import Console
@@ -10,13 +11,16 @@ from pipeline.errors import ConfigError
 from pipeline.running import read_running
 from pipeline.settings import Settings, load_settings
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+_PIPED_WIDTH = 132
+"""Columns of a table when nobody's terminal says how wide it is."""
+
+out = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPED_WIDTH)
+err = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else _PIPED_WIDTH)
 
 
 def say(line: str) -> None:
     """One line about what goes on, on stderr, so that stdout stays for answers."""
-    err.print(line, style="dim")
+    err.print(line, style="dim", markup=False, soft_wrap=True)
 
 
 def connected_settings(**overrides: Any) -> Settings:

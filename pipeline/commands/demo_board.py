@@ -41,15 +41,15 @@ class Row:
     samples: set[int] = field(default_factory=set[int])
     leader: str = ""
     result: Result | None = None
+    first_answered: bool = False
     delivered: set[str] = field(default_factory=set[str])
     undeliverable: str = ""
 
     @property
     def wanted_callbacks(self) -> set[str]:
+        """Events that a callback is due for; an early first answer is none when the vote was faster."""
         wanted = set(self.request.callback.events) if self.request.callback else set[str]()
-        if self.result is not None and self.result.status is Status.FAILED:
-            wanted.discard("first_answer")
-        return wanted
+        return wanted if self.first_answered else wanted - {"first_answer"}
 
 
 class Board:
@@ -75,11 +75,12 @@ class Board:
                 row.leader = event.votes[0].answer
                 row.status = Status.RUNNING if row.status is Status.PENDING else row.status
             case Result() if not event.status.terminal:
+                row.first_answered = True
                 row.status, row.leader = event.status, event.answer or ""
                 yield f"first answer  {question}  →  {one_line(event.answer or '—', 40)}"
             case Result():
-                row.status, row.result, row.leader = event.status, event, event.answer or ""
-                yield f"{event.status.value:12}  {question}  →  {one_line(event.answer or '—', 40)}"
+                row.status, row.result, row.leader = event.status, event, _outcome(event)
+                yield f"{event.status.value:12}  {question}  →  {one_line(row.leader, 40)}"
             case Delivery() if event.state is DeliveryState.DELIVERED:
                 row.delivered.add(event.event)
             case Delivery() if event.state is DeliveryState.FAILED:
@@ -148,8 +149,8 @@ class Board:
             "callbacks_rejected": rejected,
             "duplicates": len(self._duplicates),
             "samples": sum(len(row.samples) for row in self._rows.values()),
-            "restarts": sum(process.restarts for process in supervisor.states()),
-            "memory_mb": {p.name: round(p.resident_bytes / 2**20) for p in supervisor.states()},
+            "restarts": sum(process.restarts for process in supervisor.states),
+            "memory_mb": {p.name: round(p.resident_bytes / 2**20) for p in supervisor.states},
             "median_wait_ms": median(waits) if waits else None,
             "seconds": round(seconds, 1),
             "answers": [
@@ -209,3 +210,7 @@ class Board:
         if wanted and wanted <= verified:
             return Text(f"✓ {len(verified)} verified", style="green")
         return Text(f"{len(verified)}/{len(wanted)}" if verified else "…", style="dim")
+
+
+def _outcome(result: Result) -> str:
+    return result.answer or (result.error.code if result.error else "—")

@@ -6,18 +6,18 @@ from pipeline.events import Callback, InferenceRequest, Kind, Mode, SamplingOver
 from pipeline.ids import new_request_id
 
 _QUESTIONS: tuple[tuple[str, Mode, int, int], ...] = (
-    ("What is the capital of France? Answer with one word.", Mode.STANDARD, 3, 12),
-    ("What is 7 + 5? Answer with the number only.", Mode.STANDARD, 2, 16),
-    ("What color is the sky on a clear day? Answer with one word.", Mode.FAST, 0, 12),
-    ("How many days are in a week? Answer with the number only.", Mode.STANDARD, 1, 16),
-    ("What is 10 + 10? Answer with the number only.", Mode.DEEP, 0, 48),
-    ("What is the largest planet in our solar system? Answer with one word.", Mode.STANDARD, 3, 16),
-    ("Which animal says meow? Answer with one word.", Mode.FAST, 4, 12),
-    ("What is the capital of Italy? Answer with one word.", Mode.DEEP, 2, 48),
-    ("What is the chemical symbol of water? Answer with the symbol only.", Mode.STANDARD, 5, 16),
-    ("Name a reason to drink water, in one short sentence.", Mode.OPEN, 3, 40),
-    ("How many legs does a spider have? Answer with the number only.", Mode.STANDARD, 4, 16),
-    ("What is the opposite of hot? Answer with one word.", Mode.FAST, 1, 12),
+    ("What is the capital of France? Answer with one word.", Mode.STANDARD, 3, 48),
+    ("What is 7 + 5? Answer with the number only.", Mode.STANDARD, 2, 48),
+    ("What is the capital of Japan? Answer with one word.", Mode.FAST, 0, 48),
+    ("How many days are in a week? Answer with the number only.", Mode.STANDARD, 1, 48),
+    ("What is 10 + 10? Answer with the number only.", Mode.DEEP, 0, 96),
+    ("What is the capital of Germany? Answer with one word.", Mode.STANDARD, 3, 48),
+    ("What is the capital of Spain? Answer with one word.", Mode.FAST, 4, 48),
+    ("What is the capital of Italy? Answer with one word.", Mode.DEEP, 2, 96),
+    ("What is the chemical symbol of water? Answer with the symbol only.", Mode.STANDARD, 5, 48),
+    ("Name a reason to drink water, in one short sentence.", Mode.OPEN, 3, 96),
+    ("How many legs does a spider have? Answer with the number only.", Mode.STANDARD, 4, 48),
+    ("What is the opposite of hot? Answer with one word.", Mode.FAST, 1, 48),
 )
 
 

@@ -7,6 +7,7 @@ turned into an ordinary folder of safetensors that later starts load in a second
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import shutil
 import subprocess
@@ -113,10 +114,11 @@ def _convert(gguf: Path, target: Path) -> None:
     """Write ``gguf`` as a folder for ``from_pretrained``, with the special tokens put right."""
     try:
         import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
-        tokenizer: Any = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
+        # Imported by name: transformers' own types are too loose for strict checking.
+        transformers: Any = importlib.import_module("transformers")
+        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+        loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
             gguf.parent, gguf_file=gguf.name, dtype=torch.float32
         )
     except ImportError as error:
@@ -133,7 +135,7 @@ def _convert(gguf: Path, target: Path) -> None:
     config.bos_token_id = tokenizer.bos_token_id
     config.eos_token_id = tokenizer.eos_token_id
     config.pad_token_id = tokenizer.pad_token_id
-    plain: Any = LlamaForCausalLM(config)
+    plain: Any = transformers.LlamaForCausalLM(config)
     plain.load_state_dict(loaded.state_dict())
     for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
         setattr(plain.generation_config, name, getattr(config, name))

@@ -6,6 +6,7 @@ torch and transformers are an optional extra, so they are imported only when a m
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import sys
@@ -72,13 +73,13 @@ def require_packages() -> None:
     # Waiting threads that spin slow a second torch process on the same cores up to ten times.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        import accelerate  # noqa: F401  # pyright: ignore[reportUnusedImport]
-        import torch  # noqa: F401  # pyright: ignore[reportUnusedImport]
-        import transformers
+        for name in ("torch", "accelerate", "transformers"):
+            importlib.import_module(name)
     except ImportError as error:
         message = f"{error.name} is not installed, and a model needs it: pip install 'tallystream[worker]'"
         raise ModelLoadError(message) from error
-    transformers.utils.logging.disable_progress_bar()
+    transformers_logging: Any = importlib.import_module("transformers.utils.logging")
+    transformers_logging.disable_progress_bar()
 
 
 def resolve(settings: Settings, report: Report = lambda line: None) -> str:
@@ -105,12 +106,13 @@ def resolve(settings: Settings, report: Report = lambda line: None) -> str:
 
 def _load_pretrained(source: str, settings: Settings) -> tuple[Any, Any]:
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    # Imported by name: transformers' own types are too loose for strict checking.
+    transformers: Any = importlib.import_module("transformers")
     local = Path(source).is_dir()
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(source, local_files_only=local)
-        model: Any = AutoModelForCausalLM.from_pretrained(
+        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(source, local_files_only=local)
+        model: Any = transformers.AutoModelForCausalLM.from_pretrained(
             source,
             local_files_only=local,
             dtype=getattr(torch, settings.engine.dtype),
@@ -130,8 +132,9 @@ def _load_pretrained(source: str, settings: Settings) -> tuple[Any, Any]:
 
 
 def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    configured = getattr(model.generation_config, "eos_token_id", None)
-    listed: list[int | None] = configured if isinstance(configured, list) else [configured]
+    configured: Any = getattr(model.generation_config, "eos_token_id", None)
+    several: bool = isinstance(configured, list)
+    listed: tuple[int | None, ...] = tuple(configured) if several else (configured,)
     return frozenset(token for token in (*listed, tokenizer.eos_token_id) if token is not None)
 
 

@@ -35,7 +35,8 @@ def checked(params: SamplingParams) -> SamplingParams:
     if seed is not None:
         _require(_is_int(seed) and -(2**63) <= seed < 2**63, "seed", seed, "a 64-bit integer")
     stop: Any = params.stop
-    stops: tuple[Any, ...] = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    _require(isinstance(stop, str | tuple | list), "stop", stop, "a text or several")
+    stops: tuple[Any, ...] = (stop,) if isinstance(stop, str) else tuple(stop)
     _require(all(isinstance(text, str) for text in stops), "stop", stop, "texts")
     return replace(params, stop=stops)
 

@@ -1,5 +1,7 @@
 """Drawing the next token of each row by its own temperature, top-k and top-p."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence

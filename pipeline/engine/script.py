@@ -38,6 +38,12 @@ class ScriptOptions(BaseModel):
     rows: int | None = Field(None, ge=1)
 
 
+class _Directive(BaseModel):
+    """What a question may tell the script."""
+
+    answers: list[str] = []
+
+
 def parse_options(script: str) -> ScriptOptions:
     """Read the options; an empty text is all defaults.
 
@@ -84,8 +90,7 @@ def _named_answers(question: str) -> list[str]:
     if start < 0:
         return []
     try:
-        directive, _ = json.JSONDecoder().raw_decode(question, start)
+        value, _ = json.JSONDecoder().raw_decode(question, start)
+        return _Directive.model_validate(value).answers
     except ValueError:
         return []
-    answers = directive.get("answers", [])
-    return [str(answer) for answer in answers] if isinstance(answers, list) else []

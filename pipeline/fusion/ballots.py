@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pipeline.events import FinishReason, Kind, Role, Sample
 from pipeline.fusion.canonical import canonical
@@ -68,7 +69,6 @@ def _precedence(sample: Sample) -> tuple[object, ...]:
         sample.worker,
         sample.path,
         sample.role.value,
-        repr(sample),
     )
 
 
@@ -91,11 +91,17 @@ def _ballot(sample: Sample, kind: Kind) -> Ballot:
 
 def answer_of(sample: Sample, kind: Kind) -> str | None:
     """What a sample answers, found as its kind of question asks."""
+    return _answer(sample.text, sample.finish_reason, kind)
+
+
+# A vote reads all samples again each time one more arrives.
+@lru_cache(maxsize=1024)
+def _answer(text: str, finish_reason: FinishReason, kind: Kind) -> str | None:
     if kind is Kind.OPEN:
-        return sample.text.strip() or None
+        return text.strip() or None
     if kind is Kind.CODE:
-        return extract_code(sample.text, sample.finish_reason)
-    return extract_answer(sample.text, sample.finish_reason)
+        return extract_code(text, finish_reason)
+    return extract_answer(text, finish_reason)
 
 
 def _why_silent(sample: Sample) -> str:

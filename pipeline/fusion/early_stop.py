@@ -27,10 +27,10 @@ class _Side:
 def decided(samples: Sequence[Sample], expected: int, policy: VotePolicy) -> bool:
     """Whether the answer, wording included, is the same however the missing samples turn out.
 
-    ``expected`` is the number of voting samples of the request. Every split of the missing samples
-    between the leader (with confidence 0), its strongest rival or a new answer (with confidence 1),
-    third answers and abstentions is considered, so the rule is lossless; which sample is chosen to show, and the
-    confidence, may still change. Levels count as not decided, because confidences break ties.
+    ``expected`` is the number of voting samples of the request. Every split of the missing samples between the
+    leader (with confidence 0) and any rival or new answer (with confidence 1) is considered, so the rule is
+    lossless; which sample is chosen to show, and the confidence, may still change. Levels count as not decided,
+    because confidences break ties.
     """
     ballots = cast(samples, policy.kind)
     seen = sum(1 for ballot in ballots if ballot.sample.role is not Role.REVIEW)
@@ -105,17 +105,16 @@ def _stays_ahead(leader: _Side, rival: _Side, votes: int, missing: int, policy: 
 
 
 def _leads(leader: _Side, rival: _Side, votes: int, missing: int, weight: float) -> Iterator[float]:
-    """The leader's lead in score, over how many of the missing go to the leader and to the rival.
+    """The leader's lead in score, over how many of the missing go to the leader and how many to the rival.
 
-    Votes for third answers only make the total larger; the lead is linear in 1/total, so its two ends suffice.
-    The split that hurts most comes first.
+    A vote for a third answer or an abstention is never worse for the leader than one more sure vote for the
+    rival: with d the difference of votes, (d - 1)/(N + 1) is below both d/(N + 1) and d/N for every d > -N.
+    An unsure vote for the leader can be worse, where it has a small share and lives on its confidence.
     """
+    total = votes + missing
     for to_leader in range(missing + 1):
-        for to_rival in range(missing - to_leader, -1, -1):
-            if rival.count + to_rival == 0:
-                continue
-            ours = leader.count + to_leader
-            theirs = rival.count + to_rival
+        to_rival = missing - to_leader
+        ours, theirs = leader.count + to_leader, rival.count + to_rival
+        if theirs:
             sureness = leader.mass / ours - (rival.mass + to_rival) / theirs
-            for total in (votes + to_leader + to_rival, votes + missing):
-                yield weight * (ours - theirs) / total + (1 - weight) * sureness
+            yield weight * (ours - theirs) / total + (1 - weight) * sureness

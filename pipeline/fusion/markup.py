@@ -20,7 +20,7 @@ _ORDINAL = re.compile(
 _OPENING = re.compile(
     r"(?:(?:so |thus |therefore |hence )?(?:the |our |my )?(?:final |correct )?(?:answer|result|solution)"
     r"\s*(?:is|:|=)|(?:it is|it's)(?= )|"
-    r"(?:所以|因此|故)?(?:最终|最后|正确)?(?:答案|结果)(?:应该是|应为|是|为|:))\s*[:]?\s*",
+    r"(?:所以|因此|故)?(?:最终|最后|正确)?(?:答案|结果)(?:应该是|应为|是|为|:)|答\s*:)\s*[:]?\s*",
     re.I,
 )
 _PAIRS = (

@@ -28,13 +28,15 @@ _BUILDER = re.compile(
     re.S,
 )
 _MATRIX = re.compile(
-    r"\\begin\s*\{([pbBvV]?matrix|smallmatrix|array)\}(?:\{[lcr| ]*\})?(.*)\\end\s*\{\1\}", re.S
+    r"[\[(]?\s*\\begin\s*\{([pbBvV]?matrix|smallmatrix|array)\}(?:\{[lcr| ]*\})?(.*)\\end\s*\{\1\}\s*[\])]?",
+    re.S,
 )
 _BASE = re.compile(r"([0-9A-Za-z]+)\s*_\s*\{?\s*(\d{1,2})\s*\}?")
 _INFINITY = re.compile(r"([-+]?)\s*(?:\\infty|\\inf|infinity|inf|oo|无穷大?|正无穷|)", re.I)
 _COMPARISON = re.compile(r"<=|>=|\\leqslant|\\geqslant|\\leq|\\geq|\\le(?![a-z])|\\ge(?![a-z])|\\lt|\\gt|<|>")
 _UNEQUAL = re.compile(r"!=|\\neq?(?![a-z])")
 _PLUS_MINUS = re.compile(r"\\pm|\+/-|\+-")
+_PRODUCT = re.compile(r"[abckmnprtxyz]{2}")
 _REALS = re.compile(r"(?:\\mathbb\s*\{?R\}?|all real numbers|all reals|全体实数|实数集)", re.I)
 _EMPTY = re.compile(r"\\emptyset|\\varnothing|\\\{\s*\\\}|\{\s*\}|空集")
 
@@ -84,7 +86,7 @@ def _matrix(text: str, depth: int) -> Canonical | None:
     rows = [
         row
         for row in re.split(r"\\\\(?:\[\w+\])?|\\cr(?![A-Za-z])", found.group(2))
-        if row.strip(" \n\\hline")
+        if row.replace("\\hline", "").strip()
     ]
     if len(rows) > MAX_PARTS:
         return None
@@ -295,7 +297,7 @@ def _expression(text: str, depth: int) -> Canonical | None:
         tree = parse(text)
         if not symbols(tree):
             return Canonical(_constant_key(constant(tree)))
-        if re.fullmatch(r"[A-Za-z]{2,}", text):
+        if re.fullmatch(r"[A-Za-z]{2,}", text) and not _PRODUCT.fullmatch(text):
             return None
         found = values(tree)
     except (NotAlgebraError, UnboundedError):

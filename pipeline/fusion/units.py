@@ -66,7 +66,24 @@ for _line in _TABLE.strip().splitlines():
     _NAMES.update(dict.fromkeys(_aliases.split(), _name))
     if _name not in ("n", "j", "w", "v", "a", "k", "pa", "hz", "kw"):
         _NAMES[_name] = _name
-_CURRENCIES = ("US$", "USD", "RMB", "CNY", "EUR", "GBP", "JPY", "INR", "Rs", "HK$", "$", "￥", "€", "£", "₹")
+_CURRENCIES = (
+    "人民币",
+    "US$",
+    "USD",
+    "RMB",
+    "CNY",
+    "EUR",
+    "GBP",
+    "JPY",
+    "INR",
+    "Rs",
+    "HK$",
+    "$",
+    "￥",
+    "€",
+    "£",
+    "₹",
+)
 _COMPOUND = {"mph": "mi/h", "kph": "km/h", "kmh": "km/h", "rpm": "rev/min", "平方": "^2", "立方": "^3"}
 _FILLERS = re.compile(r"\b(?:of|the|in total|total|altogether|each|approximately|about)\b")
 _ATOM = re.compile(r"([^\d\s^/*]+)\s*(?:\^\s*\{?\s*(-?\d)\s*\}?)?")

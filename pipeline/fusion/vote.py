@@ -22,7 +22,7 @@ class Verdict:
     Attributes:
         answer: the winner's most common wording; ``None`` when nobody voted.
         chosen_sample: index of the surest sample with that wording.
-        confidence: 0.7 x share + 0.3 x mean confidence of the winner, share counting abstentions too.
+        confidence: the winner's score under ``scored`` whatever the rule, its share counting abstentions too.
         votes: every group, best first.
         reasoning: every sample once, by index, with why it counted or not.
         abstained: samples that could have voted and held no answer.
@@ -83,7 +83,7 @@ def vote(samples: Sequence[Sample], policy: VotePolicy) -> Verdict:
     return Verdict(
         answer=wording,
         chosen_sample=_surest(winner.members, wording),
-        confidence=round(0.7 * share + 0.3 * winner.confidence, SCORE_DIGITS),
+        confidence=round(_score(share, winner.confidence, policy), SCORE_DIGITS),
         votes=tuple(_vote(standing) for standing in ranked),
         reasoning=_explain(ballots, ranked),
         abstained=abstained,
@@ -109,10 +109,14 @@ def standings(ballots: Sequence[Ballot], policy: VotePolicy) -> list[Standing]:
             case Rule.WEIGHTED:
                 score = math.fsum(weights[position : position + len(group)])
             case Rule.SCORED:
-                score = policy.share_weight * share + (1 - policy.share_weight) * confidence
+                score = _score(share, confidence, policy)
         position += len(group)
         found.append(Standing(group, score, confidence))
     return sorted(found, key=lambda standing: standing.rank)
+
+
+def _score(share: float, confidence: float, policy: VotePolicy) -> float:
+    return policy.share_weight * share + (1 - policy.share_weight) * confidence
 
 
 def _softmax(confidences: Sequence[float], temperature: float) -> list[float]:

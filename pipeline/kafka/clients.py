@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
+from pipeline.errors import BrokerDownError
 from pipeline.settings import Settings
 
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
+_FOR_GOOD = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+_T = TypeVar("_T")
 Config = dict[str, Any]
 
 
@@ -103,6 +108,26 @@ def poll_many(consumer: Consumer, limit: int, timeout: float) -> list[Message]:
     """
     first = consumer.poll(timeout)
     return [] if first is None else [first, *consumer.consume(limit - 1, timeout=0)]
+
+
+def patiently(call: Callable[[], _T], *, deadline: float = 60.0) -> _T:
+    """Repeat a call that asks Kafka something until it answers.
+
+    Args:
+        deadline: seconds after which the broker counts as down.
+
+    Raises:
+        BrokerDownError: it has not answered by then, or refuses for good.
+    """
+    until = time.monotonic() + deadline
+    while True:
+        try:
+            return call()
+        except KafkaException as exception:
+            error = kafka_error(exception)
+            if time.monotonic() > until or error.fatal() or error.code() in _FOR_GOOD:
+                raise BrokerDownError(error.str()) from exception
+            time.sleep(0.05)
 
 
 def admin_client(settings: Settings) -> AdminClient:

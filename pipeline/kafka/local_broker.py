@@ -8,7 +8,7 @@ import socket
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -20,16 +20,14 @@ from confluent_kafka.admin import AdminClient
 from pipeline.child_process import Child, last_lines, resident_bytes, signal_group, spawn, stop
 from pipeline.errors import BrokerDownError
 from pipeline.free_ports import free_ports, is_free
-from pipeline.jars import fetch_jars, require
+from pipeline.jars import require
 from pipeline.kafka.broker_config import Node, write_properties
+from pipeline.kafka.kafka_jars import KAFKA_VERSION, class_archive, kafka_jars
 from pipeline.run_folder import RunFolder
 from pipeline.settings import Settings
 
-KAFKA_VERSION = "4.4.0"
-_POM = Path(__file__).resolve().parents[2] / "ops" / "kafka" / "pom.xml"
-
 START_SECONDS = 90.0
-STOP_SECONDS = 15.0
+STOP_SECONDS = 30.0
 REACH_SECONDS = 10.0
 _PORT_ATTEMPTS = 3
 _LOG_LINES = 20
@@ -37,13 +35,12 @@ _LOG_LINES = 20
 # Measured on two shared cores: the C1 compiler alone halves the CPU of a start, and the serial collector has the
 # fewest threads.
 _JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+_HEAP = ("-Xms256m", "-Xmx512m")
+# Warnings only: the end of the log of a failed start is then its cause, not the chatter of its end.
 _LOGGING = (
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS",
-    # These two print hundreds of lines of settings at each start.
-    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config.AbstractConfig=warn",
-    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.utils.internals.AppInfoParser=warn",
 )
 
 Say = Callable[[str], None]
@@ -59,6 +56,7 @@ class LocalBroker:
         home: where the jars are kept and the data folder is made.
         nodes: 1, or 3 for a cluster that survives the loss of one.
         data: keep the data (and the ports) in this folder between runs; without it the data ends with ``stop``.
+        jvm: further options of each node's Java.
 
     Attributes:
         bootstrap: what clients connect to, while it runs.
@@ -66,19 +64,31 @@ class LocalBroker:
     """
 
     def __init__(
-        self, home: Path, *, nodes: int = 1, data: Path | None = None, say: Say = lambda _: None
+        self,
+        home: Path,
+        *,
+        nodes: int = 1,
+        data: Path | None = None,
+        jvm: Sequence[str] = (),
+        say: Say = lambda _: None,
     ) -> None:
         self._home = home
         self._count = nodes
         self._kept = data
+        self._jvm = jvm
         self._say = say
-        self._folder: RunFolder | None = None
+        self._run_folder: RunFolder | None = None
         self._nodes: tuple[Node, ...] = ()
         self._children: dict[int, Child] = {}
 
     @property
     def bootstrap(self) -> str:
         return ",".join(node.address for node in self._nodes)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where data and logs (``node-N/kafka.log``) are, while it runs."""
+        return self._run_folder.path if self._run_folder else self._kept
 
     @property
     def pids(self) -> dict[int, int]:
@@ -98,28 +108,14 @@ class LocalBroker:
         """
         began = time.monotonic()
         java = require("java")
-        jars = fetch_jars(
-            _POM,
-            self._home / "kafka" / KAFKA_VERSION,
-            self._say,
-            f"fetching Apache Kafka {KAFKA_VERSION} (54 MB, once) …",
-        )
-        command = [java, *_JVM, *_LOGGING, "-cp", f"{jars}/*"]
-        fresh = not self._nodes
-        for attempt in range(1, _PORT_ATTEMPTS + 1):
-            if not self._nodes:
-                self._nodes = self._lay_out()
-            try:
-                self._start_nodes(command)
-                break
-            except BrokerDownError:
-                lost_race = fresh and any("BindException" in _tail(node) for node in self._nodes)
-                self.stop()
-                if not lost_race or attempt == _PORT_ATTEMPTS:
-                    raise
-            except BaseException:
-                self.stop()
-                raise
+        jars = kafka_jars(self._home, self._say)
+        archive = class_archive(jars)
+        shared = [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
+        command = [java, *_JVM, *shared, *_LOGGING, "-cp", f"{jars}/*"]
+        if self._nodes:
+            self._start_nodes(command)
+        else:
+            self._start_first(command)
         self._say(f"Kafka ready on {self.bootstrap} in {time.monotonic() - began:.1f} s")
 
     def kill(self, node: int = 1) -> None:
@@ -136,9 +132,9 @@ class LocalBroker:
             stop(child, STOP_SECONDS)
         self._children.clear()
         self._nodes = ()
-        if self._folder:
-            self._folder.remove()
-            self._folder = None
+        if self._run_folder:
+            self._run_folder.remove()
+            self._run_folder = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -149,14 +145,27 @@ class LocalBroker:
     ) -> None:
         self.stop()
 
+    def _start_first(self, command: list[str]) -> None:
+        """Choose folder and ports and start; on other ports again if somebody else was quicker to take one."""
+        for attempts_left in reversed(range(_PORT_ATTEMPTS)):
+            self._nodes = self._lay_out()
+            try:
+                self._start_nodes(command)
+                return
+            except BaseException as error:
+                lost_race = isinstance(error, BrokerDownError) and "BindException" in error.message
+                self.stop()
+                if not lost_race or not attempts_left:
+                    raise
+
     def _lay_out(self) -> tuple[Node, ...]:
         """Choose the folder and the ports, and write each node's settings."""
         if self._kept:
             root = self._kept
             root.mkdir(parents=True, exist_ok=True)
         else:
-            self._folder = RunFolder(self._home, "kafka")
-            root = self._folder.path
+            self._run_folder = RunFolder(self._home, "kafka")
+            root = self._run_folder.path
         ports = _ports(root / "ports.json", 2 * self._count)
         nodes = tuple(
             Node(number, ports[2 * number - 2], ports[2 * number - 1], root / f"node-{number}")
@@ -173,7 +182,7 @@ class LocalBroker:
             child = self._children.get(node.id)
             if child is None or child.poll() is not None:
                 self._children[node.id] = spawn(
-                    [*command, "-Xms256m", "-Xmx512m", "kafka.Kafka", str(node.properties)], node.log
+                    [*command, *_HEAP, *self._jvm, "kafka.Kafka", str(node.properties)], node.log
                 )
         deadline = time.monotonic() + START_SECONDS
         while not _serves(self.bootstrap, self._count):

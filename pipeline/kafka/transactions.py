@@ -19,20 +19,19 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import structlog
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from pipeline.errors import BrokerDownError
-from pipeline.kafka.clients import group_consumer, kafka_error, poll_many, transactional_producer
+from pipeline.kafka.clients import group_consumer, kafka_error, patiently, poll_many, transactional_producer
 from pipeline.kafka.in_flight import InFlight, Position
 from pipeline.kafka.records import Finished, Output, Place
 from pipeline.settings import Settings
 
 log = structlog.get_logger(__name__)
 
-_T = TypeVar("_T")
 _CALL_TIMEOUT = 5.0
 _DEADLINE = 60.0
 
@@ -220,7 +219,7 @@ class TransactionalConsumer:
         if not places:
             return []
         wanted = [TopicPartition(*place) for place in places]
-        committed = _patiently(lambda: self._consumer.committed(wanted, timeout=_CALL_TIMEOUT))
+        committed = patiently(lambda: self._consumer.committed(wanted, timeout=_CALL_TIMEOUT))
         starts: list[TopicPartition] = []
         for tp in committed:
             place = (tp.topic, tp.partition)
@@ -231,7 +230,7 @@ class TransactionalConsumer:
         return starts
 
     def _first(self, place: Place) -> Position:
-        low, _ = _patiently(
+        low, _ = patiently(
             lambda: self._consumer.get_watermark_offsets(TopicPartition(*place), _CALL_TIMEOUT)
         )
         return Position(low)
@@ -239,13 +238,3 @@ class TransactionalConsumer:
 
 def place_of(message: Message) -> Place:
     return message.topic() or "", message.partition() or 0
-
-
-def _patiently(call: Callable[[], _T]) -> _T:
-    deadline = time.monotonic() + _DEADLINE
-    while True:
-        try:
-            return call()
-        except KafkaException as exception:
-            if time.monotonic() > deadline:
-                raise BrokerDownError(str(exception)) from exception

@@ -68,10 +68,18 @@ def watching(tmp_path: Path) -> Watching:
 
 
 def test_output_of_each_process_goes_to_its_log(watching: Watching) -> None:
-    code = "import os, sys, signal; print(os.environ['WORD']); print('oops', file=sys.stderr, flush=True); signal.pause()"
-    with watching.over(python("one", code, WORD="first"), python("two", code, WORD="second")) as supervisor:
+    code = """
+import os, signal, sys
+print(os.environ["WORD"])
+print("oops", file=sys.stderr, flush=True)
+signal.pause()
+"""
+    with watching.over(
+        python("one", code, WORD="first", PYTHONUNBUFFERED="1"),
+        python("two", code, WORD="second", PYTHONUNBUFFERED="1"),
+    ) as supervisor:
         eventually(lambda: "oops" in watching.log("one") and "oops" in watching.log("two"))
-        eventually(lambda: watching.log("one") and set(supervisor.pids) == {"one", "two"})
+        assert set(supervisor.pids) == {"one", "two"}
     assert "first" in watching.log("one")
     assert "second" in watching.log("two")
     assert "second" not in watching.log("one")

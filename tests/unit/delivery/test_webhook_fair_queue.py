@@ -2,6 +2,7 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
+from webhook_servers import steady
 
 from pipeline.delivery.fair_queue import FairQueue
 
@@ -27,6 +28,7 @@ def test_a_discarded_item_is_not_served() -> None:
     assert queue.take() is None
 
 
+@steady
 @given(
     st.lists(
         st.tuples(st.sampled_from(["push", "take", "give", "drop"]), st.integers(0, 3), st.integers(0, 9))

@@ -3,7 +3,7 @@ import socket
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from webhook_servers import FakeResolver
+from webhook_servers import FakeResolver, steady
 
 from pipeline.delivery.addresses import check_address
 from pipeline.delivery.guard import Guard, GuardedResolver, SystemResolver, endpoint_of
@@ -129,12 +129,14 @@ def test_only_allowed_ports() -> None:
             guard.check_url(url)
 
 
+@steady
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["{}", "0x{:x}", "0{:o}", "{}.", "1.{}", "0x1.0x{:x}"]))
 def test_no_number_but_a_dotted_quad_is_an_address(number: int, form: str) -> None:
     with pytest.raises(ForbiddenUrlError):
         LOCAL.check_url(f"http://{form.format(number)}/")
 
 
+@steady
 @given(st.text(max_size=60) | st.text(max_size=40).map("http://{}".format))
 def test_any_text_is_checked_or_refused_and_never_crashes(text: str) -> None:
     endpoint_of(text)
@@ -145,6 +147,7 @@ def test_any_text_is_checked_or_refused_and_never_crashes(text: str) -> None:
     assert url.user is None and url.password is None and url.raw_host and url.scheme in ("http", "https")
 
 
+@steady
 @given(st.ip_addresses())
 def test_no_address_that_python_calls_special_passes(address) -> None:
     special = address.is_private or address.is_multicast or address.is_reserved or address.is_unspecified

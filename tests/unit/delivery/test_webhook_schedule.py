@@ -4,7 +4,7 @@ from email.utils import formatdate
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from webhook_servers import DELIVERY
+from webhook_servers import DELIVERY, steady
 
 from pipeline.delivery.outcome import Outcome, OutcomeCode, outcome_of_status
 from pipeline.delivery.schedule import RetryPolicy, conclude, next_attempt_at, parse_retry_after
@@ -25,6 +25,7 @@ def test_the_default_schedule() -> None:
     assert waits == [5_000, 300_000, 1_800_000, *hours, None]
 
 
+@steady
 @given(st.integers(1, 30), jitters, st.none() | st.floats(0, DAY), st.booleans())
 def test_waits_lie_between_the_schedule_and_its_cap(attempt, jitter, retry_after, final) -> None:
     outcome = Outcome(503, OutcomeCode.HTTP_ERROR, "", retry_after, final)
@@ -38,12 +39,14 @@ def test_waits_lie_between_the_schedule_and_its_cap(attempt, jitter, retry_after
     assert max(base, retry_after or 0) - 0.001 <= wait <= max(base * 1.1, retry_after or 0) + 0.001
 
 
+@steady
 @given(st.integers(1, 9), jitters, jitters)
 def test_more_jitter_is_never_earlier(attempt, one, other) -> None:
     early, late = (next_attempt_at(attempt, FAILED, NOW, POLICY, j) for j in sorted((one, other)))
     assert early is not None and late is not None and early <= late
 
 
+@steady
 @given(st.text(max_size=40) | st.from_regex(r"[0-9]{1,6000}") | st.dates().map(str))
 def test_any_retry_after_is_a_wait_of_at_most_a_day_or_nothing(value: str) -> None:
     wait = parse_retry_after(value, NOW)
@@ -73,6 +76,7 @@ def test_both_forms_of_retry_after(value: str | None, wait: float | None) -> Non
     assert parse_retry_after(value, NOW) == wait
 
 
+@steady
 @given(st.integers(100, 999))
 def test_which_statuses_are_final(status: int) -> None:
     outcome = outcome_of_status(status, "", None)
@@ -89,6 +93,7 @@ def test_these_are_retried(status: int) -> None:
     assert updated.error is not None and updated.error.retriable
 
 
+@steady
 @given(st.integers(0, 12), st.integers(200, 599), jitters)
 def test_a_terminal_delivery_has_no_due_time_and_the_body_stays(attempt, status, jitter) -> None:
     before = replace(DELIVERY, attempt=attempt)

@@ -8,12 +8,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
+import hypothesis
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from pipeline.delivery.secret_store import SecretStore
 from pipeline.events import Delivery, DeliveryState
 from pipeline.settings import WebhookSettings
+
+# Nothing here asserts wall time, the property tests included.
+steady = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 NEXT_SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDazo0TnR5U2k="

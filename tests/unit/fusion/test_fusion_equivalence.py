@@ -73,6 +73,13 @@ def test_towers_that_are_not_evaluated_keep_their_marks() -> None:
     assert not equivalent("(4000!)^3", "(4000)^3!")
 
 
+@pytest.mark.parametrize(
+    "answer", ["3000! * 2999!", "10^{9000} * 10^{9000}", "2**30**5", "(2^{30000})^{30000}"]
+)
+def test_large_values_are_compared_as_text(answer: str) -> None:
+    assert canonical(answer).key.startswith("t:")
+
+
 def test_ordinary_answers_are_right_after_pathological_ones() -> None:
     for exponent in range(8):
         canonical(f"{exponent + 2}^{{9^{{9^{{9^9}}}}}}")
@@ -153,19 +160,19 @@ ANSWERS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(ANSWERS)
 def test_reflexive_and_total(answer: str) -> None:
     assert equivalent(answer, answer) is bool(answer.strip())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(ANSWERS, ANSWERS)
 def test_symmetric(a: str, b: str) -> None:
     assert equivalent(a, b) is equivalent(b, a)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.fractions(max_denominator=10_000), st.integers(1, 50))
 def test_every_way_to_write_a_fraction(value: object, factor: int) -> None:
     above, _, below = str(value).partition("/")

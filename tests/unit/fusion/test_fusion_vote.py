@@ -165,7 +165,7 @@ DRAWN = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(DRAWN, st.sampled_from(POLICIES), st.randoms(use_true_random=False))
 def test_order_and_duplicates_change_nothing(
     drawn: list[Sample], policy: VotePolicy, chance: random.Random
@@ -175,7 +175,7 @@ def test_order_and_duplicates_change_nothing(
     assert repr(vote(shuffled, policy)) == repr(vote(drawn, policy))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(DRAWN, st.sampled_from(POLICIES))
 def test_the_winner_is_an_answer_of_its_chosen_sample(drawn: list[Sample], policy: VotePolicy) -> None:
     verdict = vote(drawn, policy)

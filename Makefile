@@ -1,0 +1,56 @@
+# Every target passes ARGS="…" on to the program it runs. `make` alone lists the targets.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+# The first one on the PATH that is new enough; `make setup PYTHON=…` takes another.
+PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3; do \
+	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$each && break; done)
+
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+PREPARED := .venv/.prepared
+
+.PHONY: help setup demo test lint format clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: $(PREPARED) ## install into .venv; fetch Kafka and prepare the model
+
+demo: setup ## run the whole pipeline on a dozen questions
+	@$(BIN)/tallystream demo $(ARGS)
+
+test: setup ## lint, check types and run all tests (ARGS go to pytest)
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check
+	@$(BIN)/pyright
+	@$(BIN)/pytest $(ARGS)
+
+lint: $(INSTALLED) ## lint and check types (ARGS go to ruff check)
+	@$(BIN)/ruff check $(ARGS)
+	@$(BIN)/ruff format --check
+	@$(BIN)/pyright
+
+format: $(INSTALLED) ## sort imports and format (ARGS go to ruff format)
+	@$(BIN)/ruff check --select I --fix --quiet
+	@$(BIN)/ruff format $(ARGS)
+
+clean: ## remove .venv and what the tools leave here; jars and models stay in their cache
+	@rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@[ -n "$(PYTHON)" ] || { echo "error: Python 3.11 or later is needed and not on the PATH: install it (Debian: apt-get install python3 python3-venv)" >&2; exit 1; }
+	@[ -x $(BIN)/pip ] || $(PYTHON) -m venv .venv >/dev/null || { rm -rf .venv; echo "error: Python's venv module is needed: install it (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	@echo "installing into .venv (PyTorch is large: the first time takes minutes) …"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[worker,dev]'
+	@touch $@
+
+$(PREPARED): $(INSTALLED) ops/kafka/pom.xml pipeline/kafka/prepare.py pipeline/engine/default_model.py
+	@$(BIN)/python -m pipeline.kafka.prepare
+	@$(BIN)/python -m pipeline.engine.model
+	@touch $@

@@ -1,0 +1,102 @@
+"""The aggregator's own logic, on a table and a sink of this process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import pytest
+from test_window_table import Table
+from window_events import opened, sample
+
+from agents.aggregator import Aggregator
+from pipeline.errors import BrokerDownError
+from pipeline.events import Event, Progress, Result, Status
+from pipeline.kafka.codec import Codec
+from pipeline.kafka.dead_letters import Source
+from pipeline.kafka.records import Output
+from pipeline.settings import load_settings
+from pipeline.topics import CONTROL, DEAD_LETTERS, RESULTS, SAMPLES
+
+CODEC = Codec()
+
+
+class Silent:
+    """Where progress goes."""
+
+    def state(self, request_id: str, run: int, status: Status, at: int) -> None: ...
+
+    def write(self, event: Progress) -> None: ...
+
+
+class Sink:
+    """Keeps what is emitted; fails as often as it is told to."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.failures, self.written = failures, list[Output]()
+
+    async def __call__(self, outputs: Iterable[Output]) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise BrokerDownError("away")
+        self.written += outputs
+
+    def results(self) -> list[Event]:
+        return [CODEC.decode(out.value) for out in self.written if out.topic == RESULTS]
+
+
+@pytest.fixture
+async def aggregator() -> AsyncIterator[Aggregator]:
+    tell: Any = Silent()
+    worker = Aggregator(load_settings(bootstrap="nowhere:1"), CODEC, (SAMPLES, 0), Table(), tell)
+    yield worker
+    worker.close()
+
+
+def record(event: Event | bytes, offset: int = 0) -> Source:
+    value = event if isinstance(event, bytes) else CODEC.encode(event)
+    return Source(SAMPLES, 0, offset, 1, b"q", value)
+
+
+MARKER = record(opened(1))
+SAMPLE = record(sample(0, "42"), 1)
+
+
+async def test_a_marker_and_its_samples_become_a_result(aggregator: Aggregator) -> None:
+    sink = Sink()
+    await aggregator.handle([SAMPLE, MARKER, SAMPLE], sink)
+    (result,) = sink.results()
+    assert isinstance(result, Result) and (result.status, result.answer) == (Status.DONE, "42")
+    await aggregator.handle([SAMPLE, MARKER], sink)
+    assert len(sink.written) == 1
+
+
+async def test_bytes_that_are_no_event_are_dead_letters(aggregator: Aggregator) -> None:
+    sink = Sink()
+    await aggregator.handle([record(b"{}{}{}"), Source(SAMPLES, 0, 1, 1, b"q", None)], sink)
+    assert [(out.topic, out.value) for out in sink.written] == [(DEAD_LETTERS, b"{}{}{}")]
+
+
+async def test_an_overdue_window_stops_what_still_runs(aggregator: Aggregator) -> None:
+    sink = Sink()
+    await aggregator.handle([record(opened(3))], sink)
+    assert [out.topic for out in sink.written] == [RESULTS, CONTROL]
+
+
+async def test_records_that_come_again_after_a_failed_transaction_give_their_result(
+    aggregator: Aggregator,
+) -> None:
+    """As ``PartitionWorker.run`` does it: the same records once more, to the same aggregator."""
+    sink = Sink(failures=1)
+    with pytest.raises(BrokerDownError):
+        await aggregator.handle([MARKER, SAMPLE], sink)
+    await aggregator.handle([MARKER, SAMPLE], sink)
+    assert len(sink.results()) == 1
+
+
+async def test_a_deadline_whose_transaction_failed_is_tried_again(aggregator: Aggregator) -> None:
+    sink = Sink(failures=1)
+    with pytest.raises(BrokerDownError):
+        await aggregator.handle([record(opened(3))], sink)
+    await aggregator.handle([], sink)
+    assert len(sink.results()) == 1

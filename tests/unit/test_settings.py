@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import ConfigError
+from pipeline.settings import EngineName, load_settings
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    for name in list(os.environ):
+        if name.startswith("TALLYSTREAM_"):
+            monkeypatch.delenv(name)
+
+
+def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "BOOTSTRAP": "a:1,b:2",
+        "SHARDS": "4",
+        "LOG_JSON": "true",
+        "HOME": "/tmp/h",
+        "BATCHING__MAX_BATCH": "3",
+        "ENGINE__NAME": "scripted",
+        "WORKER__QUOTAS": "[6, 5, 4, 3, 2, 1]",
+        "WEBHOOK__RETRY_SCHEDULE": "[0.5, 2]",
+    }.items():
+        monkeypatch.setenv(f"TALLYSTREAM_{name}", value)
+    settings = load_settings()
+    assert (settings.bootstrap, settings.shards, settings.log_json) == ("a:1,b:2", 4, True)
+    assert (settings.batching.max_batch, settings.batching.max_wait_ms) == (3, 100)
+    assert settings.home == Path("/tmp/h")
+    assert settings.engine.name is EngineName.SCRIPTED
+    assert settings.worker.quotas == (6, 5, 4, 3, 2, 1)
+    assert settings.webhook.retry_schedule == (0.5, 2.0)
+
+
+def test_overrides_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TALLYSTREAM_SHARDS", "4")
+    assert load_settings(shards=2).shards == 2
+
+
+def test_caches_go_where_the_desktop_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/c")
+    assert load_settings().home == Path("/var/c/tallystream")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SHARDS", "0"),
+        ("SHARDS", "many"),
+        ("LOG_LEVEL", "loud"),
+        ("BATCHING__MAX_BATCH", "0"),
+        ("ENGINE__DTYPE", "int8"),
+        ("ENGINE__NAME", "magic"),
+        ("WORKER__QUOTAS", "[4, 3]"),
+        ("WORKER__QUOTAS", "4,3,2,1,1,1"),
+        ("WORKER__QUOTAS", "[4, 3, 2, 1, 1, 0]"),
+        ("WEBHOOK__JITTER", "2"),
+        ("ENGINE", "slots"),
+    ],
+)
+def test_a_wrong_value_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(f"TALLYSTREAM_{name}", value)
+    with pytest.raises(ConfigError) as caught:
+        load_settings()
+    assert name in caught.value.message
+
+
+def test_every_wrong_value_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TALLYSTREAM_SHARDS", "x")
+    monkeypatch.setenv("TALLYSTREAM_ENGINE__ROWS", "0")
+    with pytest.raises(ConfigError, match=r"TALLYSTREAM_SHARDS: .*; TALLYSTREAM_ENGINE__ROWS: "):
+        load_settings()

@@ -1,0 +1,87 @@
+"""Markers and samples of one request, for the tests of windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from pipeline.events import (
+    ErrorInfo,
+    FinishReason,
+    Kind,
+    Mode,
+    Opened,
+    Result,
+    Role,
+    Sample,
+    SampleTimings,
+    Status,
+)
+from pipeline.windows import Window, is_final
+
+OPENED_AT, DEADLINE = 1_000, 300_000
+
+
+def opened(
+    expected: int = 3, mode: Mode = Mode.STANDARD, *, request_id: str = "q", error: ErrorInfo | None = None
+) -> Opened:
+    return Opened(
+        request_id=request_id,
+        run=0,
+        tenant="t",
+        priority=3,
+        mode=mode,
+        kind=Kind.ANSWER,
+        created_at=900,
+        opened_at=OPENED_AT,
+        deadline_at=DEADLINE,
+        expected=expected,
+        metadata={"a": "b"},
+        error=error,
+    )
+
+
+def sample(index: int, answer: str | None, *, role: Role = Role.ANSWER, request_id: str = "q") -> Sample:
+    """A sample with this answer; ``None`` is one that broke with code ``broken_<index>``."""
+    return Sample(
+        request_id=request_id,
+        run=0,
+        sample_index=index,
+        role=role,
+        path="direct",
+        text="" if answer is None else f"So it follows. The answer is {answer}.",
+        finish_reason=FinishReason.ERROR if answer is None else FinishReason.STOP,
+        prompt_tokens=10 + index,
+        completion_tokens=5,
+        mean_logprob=-0.1 * (index + 1),
+        seed=index,
+        temperature=0.5,
+        timings=SampleTimings(1_100, 1_200, 1_250, 2_000 + index),
+        worker="w",
+        error=ErrorInfo(f"broken_{index}", "it broke") if answer is None else None,
+    )
+
+
+def publish(window: Window, now: int) -> list[Result]:
+    """Settle, and note what was published, as the aggregator does."""
+    results = window.settle(now)
+    for result in results:
+        if is_final(result):
+            window.close(now)
+        else:
+            window.first_published = True
+    return results
+
+
+def window_of(marker: Opened | None, samples: Iterable[Sample] = ()) -> Window:
+    window = Window(opened=marker)
+    for one in samples:
+        window.add(one)
+    return window
+
+
+def without_time(result: Result) -> Result:
+    return replace(result, timings=replace(result.timings, finished_at=0))
+
+
+FINAL = {Status.DONE, Status.PARTIAL_DONE, Status.FAILED}
