@@ -133,8 +133,8 @@ def _load_pretrained(source: str, settings: Settings) -> tuple[Any, Any]:
 
 def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     configured: Any = getattr(model.generation_config, "eos_token_id", None)
-    several: bool = isinstance(configured, list)
-    listed: tuple[int | None, ...] = tuple(configured) if several else (configured,)
+    single = configured is None or isinstance(configured, int)
+    listed: tuple[int | None, ...] = (configured,) if single else tuple(configured)
     return frozenset(token for token in (*listed, tokenizer.eos_token_id) if token is not None)
 
 

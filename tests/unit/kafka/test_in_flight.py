@@ -111,19 +111,30 @@ def test_everything_finished_in_any_order_leaves_the_next_offset(
     assert tracker.position() == Position(7 + len(tasks))
 
 
+def full_tracker() -> tuple[InFlight, int]:
+    """As many of the largest records as fit, each with one task unfinished; and how many."""
+    tracker, count = InFlight(Position(0)), 0
+    while tracker.room(MOST_TASKS_IN_BATCH):
+        tracker.add(count, MOST_TASKS_IN_BATCH)
+        for task in range(1, MOST_TASKS_IN_BATCH):
+            tracker.finish(count, task)
+        count += 1
+    return tracker, count
+
+
+def test_a_full_tracker_fits_the_metadata() -> None:
+    tracker, count = full_tracker()
+    assert count > 40
+    assert len(tracker.position().metadata) <= METADATA_LIMIT < 4_096
+
+
 def test_a_full_tracker_can_be_taken_up_again() -> None:
     """What fitted before a crash fits after it, record by record."""
-    tracker, offset = InFlight(Position(0)), 0
-    while tracker.room(MOST_TASKS_IN_BATCH):
-        tracker.add(offset, MOST_TASKS_IN_BATCH)
-        for task in range(1, MOST_TASKS_IN_BATCH):
-            tracker.finish(offset, task)
-        offset += 1
-    assert offset > 10
+    tracker, count = full_tracker()
     successor = InFlight(tracker.position())
-    for again in range(offset):
-        assert successor.room(MOST_TASKS_IN_BATCH), f"record {again} is never read again"
-        assert bin(successor.add(again, MOST_TASKS_IN_BATCH)).count("1") == MOST_TASKS_IN_BATCH - 1
+    for offset in range(count):
+        assert successor.room(MOST_TASKS_IN_BATCH), f"record {offset} is never read again"
+        assert successor.add(offset, MOST_TASKS_IN_BATCH).bit_count() == MOST_TASKS_IN_BATCH - 1
 
 
 def test_the_metadata_of_others_means_nothing() -> None:

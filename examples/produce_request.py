@@ -1,0 +1,41 @@
+"""Ask from a system of your own: python produce_request.py "What is 7 + 5?" (pip install confluent-kafka fastavro)."""
+
+import io
+import json
+import os
+import sys
+import uuid
+import zlib
+from pathlib import Path
+
+from confluent_kafka import KafkaError, Message, Producer
+from fastavro import parse_schema, schemaless_writer
+from fastavro.schema import fingerprint, to_parsing_canonical_form
+
+SCHEMA = json.loads((Path(__file__).parents[1] / "schemas" / "InferenceRequest.avsc").read_text())
+BOOTSTRAP = os.environ.get("TALLYSTREAM_BOOTSTRAP", "localhost:9092")
+SHARDS = int(os.environ.get("TALLYSTREAM_SHARDS", "1"))  # as the pipeline's own
+
+
+def encode(request: dict) -> bytes:
+    """Avro single-object encoding: C3 01, the schema's fingerprint (little endian), the body."""
+    crc = fingerprint(to_parsing_canonical_form(SCHEMA), "CRC-64-AVRO")  # hex, little endian already
+    out = io.BytesIO()
+    schemaless_writer(out, parse_schema(SCHEMA), request)
+    return b"\xc3\x01" + bytes.fromhex(crc) + out.getvalue()
+
+
+def check(error: KafkaError | None, _: Message) -> None:
+    if error is not None:
+        sys.exit(f"Kafka refused the request: {error}")
+
+
+if __name__ == "__main__":
+    request = {"request_id": str(uuid.uuid4()), "prompt": sys.argv[1], "mode": "standard", "priority": 2}
+    key = request["request_id"].encode()
+    producer = Producer({"bootstrap.servers": BOOTSTRAP, "enable.idempotence": True})
+    partition = request["priority"] * SHARDS + zlib.crc32(key) % SHARDS
+    producer.produce("requests", encode(request), key, partition, on_delivery=check)
+    if producer.flush(30):
+        sys.exit(f"no answer from Kafka at {BOOTSTRAP}")
+    print(request["request_id"])
