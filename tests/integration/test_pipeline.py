@@ -25,7 +25,7 @@ from pipeline.ids import new_request_id
 from pipeline.telemetry import now_ms
 from pipeline.topics import RESULTS, SAMPLES, shard_of
 from tests.integration.asker import Asker
-from tests.integration.conftest import Running
+from tests.integration.running import Running
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).resolve().parents[2]
