@@ -48,6 +48,7 @@ class Aggregator(PartitionWorker):
         self.settings, self.codec, self.tell, self.shard = settings, codec, tell, place[1]
         self.windows = WindowBook(restore(table, self.shard, settings.shards, codec))
         self.store = WindowStore(table, self.shard)
+        self.unsettled: set[WindowKey] = set()
 
     def open_sink(self, since_ms: int) -> FencedSink:
         reach = [(RESULTS, self.shard), (DEAD_LETTERS, self.shard)]
@@ -68,7 +69,7 @@ class Aggregator(PartitionWorker):
 
     async def handle(self, records: Sequence[Source], emit: Emit) -> None:
         outputs: list[Output] = []
-        touched: set[WindowKey] = set()
+        touched = self.unsettled  # what a failed transaction has left
         for record, event in await self.call(self.decode, records):
             if isinstance(event, DecodeError):
                 log.warning("dead letter", offset=record.offset, code=event.code, error=event.message)
@@ -84,8 +85,9 @@ class Aggregator(PartitionWorker):
             await emit(outputs)
         for result in results:
             self._published(result, now)
-        for key in self.windows.forget(now - round(self.settings.window.keep_closed * 1000)):
-            self.store.forgotten(key)
+        self.unsettled = set()
+        for key, window in self.windows.forget(now - round(self.settings.window.keep_closed * 1000)):
+            self.store.forgotten(key, window)
         await self.store.flush()
         self._tell(touched, results, now)
 
@@ -111,6 +113,8 @@ class Aggregator(PartitionWorker):
             self.windows.watch(key)
             self.store.opened(key, value or b"")
         elif window.add(event):
+            if window.opened is None:
+                self.windows.watch_orphan(key, now_ms())
             self.store.sample(key, event.sample_index, value or b"")
         else:
             log.info("late or repeated sample", request_id=event.request_id, index=event.sample_index)

@@ -8,13 +8,13 @@ import uuid
 import zlib
 from pathlib import Path
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import Producer
 from fastavro import parse_schema, schemaless_writer
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "schemas" / "InferenceRequest.avsc").read_text())
 BOOTSTRAP = os.environ.get("TALLYSTREAM_BOOTSTRAP", "localhost:9092")
-SHARDS = int(os.environ.get("TALLYSTREAM_SHARDS", "1"))  # as the pipeline's own
+SHARDS = int(os.environ.get("TALLYSTREAM_SHARDS", "1"))  # as many as the pipeline has
 
 
 def encode(request: dict) -> bytes:
@@ -25,17 +25,12 @@ def encode(request: dict) -> bytes:
     return b"\xc3\x01" + bytes.fromhex(crc) + out.getvalue()
 
 
-def check(error: KafkaError | None, _: Message) -> None:
-    if error is not None:
-        sys.exit(f"Kafka refused the request: {error}")
-
-
 if __name__ == "__main__":
     request = {"request_id": str(uuid.uuid4()), "prompt": sys.argv[1], "mode": "standard", "priority": 2}
-    key = request["request_id"].encode()
-    producer = Producer({"bootstrap.servers": BOOTSTRAP, "enable.idempotence": True})
+    key, refused = request["request_id"].encode(), []
     partition = request["priority"] * SHARDS + zlib.crc32(key) % SHARDS
-    producer.produce("requests", encode(request), key, partition, on_delivery=check)
-    if producer.flush(30):
-        sys.exit(f"no answer from Kafka at {BOOTSTRAP}")
+    producer = Producer({"bootstrap.servers": BOOTSTRAP, "enable.idempotence": True})
+    producer.produce("requests", encode(request), key, partition, lambda error, _: refused.append(error))
+    if producer.flush(30) or refused != [None]:
+        sys.exit(f"Kafka at {BOOTSTRAP} did not take the request: {refused}")
     print(request["request_id"])

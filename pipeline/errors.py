@@ -4,7 +4,6 @@ TallystreamError
 ├── ConfigError                 the settings are wrong; fix them and start again
 ├── MissingDependencyError      a program or package is not installed
 ├── InvalidRequestError         the request is wrong; names the field (HTTP 422)
-│   ├── PromptTooLongError      does not fit the model's context
 │   └── PayloadTooLargeError    does not fit a Kafka record (HTTP 413)
 ├── DecodeError                 these bytes are not an event of ours; goes to dead-letters
 │   ├── TooShortError
@@ -20,6 +19,12 @@ TallystreamError
 ├── EngineError                 a model could not be loaded or run
 │   ├── ModelLoadError
 │   └── GenerationError         one sample failed; its neighbours go on
+│       ├── InvalidSamplingError
+│       ├── EmptyPromptError
+│       ├── BadMessagesError
+│       ├── ContextExceededError
+│       ├── NonFiniteLogitsError
+│       └── OutOfMemoryError
 └── DeliveryError               a callback can not be sent
     ├── ForbiddenUrlError       where it would go is not allowed
     └── UnknownSecretError      the secret that should sign it is not known here
@@ -61,10 +66,6 @@ class MissingDependencyError(TallystreamError):
 class InvalidRequestError(TallystreamError):
     code = "invalid_request"
     http_status = 422
-
-
-class PromptTooLongError(InvalidRequestError):
-    code = "prompt_too_long"
 
 
 class PayloadTooLargeError(InvalidRequestError):
@@ -111,6 +112,13 @@ class RegistryDownError(DependencyDownError):
     code = "registry_down"
 
 
+class SignatureError(TallystreamError):
+    """This message was not signed by us, was changed, or is too old."""
+
+    code = "bad_signature"
+    http_status = 401
+
+
 class FencedError(TallystreamError):
     code = "fenced"
     retriable = True
@@ -128,6 +136,43 @@ class GenerationError(EngineError):
     code = "generation_failed"
 
 
+class InvalidSamplingError(GenerationError):
+    """A parameter is out of its range; the message names it."""
+
+    code = "invalid_sampling"
+
+
+class EmptyPromptError(GenerationError):
+    """No turn but the system's has any text."""
+
+    code = "empty_prompt"
+
+
+class BadMessagesError(GenerationError):
+    """The model's chat template refuses these turns."""
+
+    code = "bad_messages"
+
+
+class ContextExceededError(GenerationError):
+    """The prompt leaves no room for an answer in the model's context."""
+
+    code = "prompt_too_long"
+
+
+class NonFiniteLogitsError(GenerationError):
+    """The model gave NaN or infinity for this sample."""
+
+    code = "non_finite_logits"
+
+
+class OutOfMemoryError(GenerationError):
+    """Not even one row fits."""
+
+    code = "out_of_memory"
+    retriable = True
+
+
 class DeliveryError(TallystreamError):
     code = "delivery_failed"
 
@@ -135,3 +180,9 @@ class DeliveryError(TallystreamError):
 class ForbiddenUrlError(DeliveryError):
     code = "forbidden_url"
     http_status = 422
+
+
+class UnknownSecretError(DeliveryError):
+    """A callback names a secret that this process does not have."""
+
+    code = "unknown_secret"

@@ -10,10 +10,10 @@ import os
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from pipeline.errors import ConfigError
 
@@ -21,6 +21,9 @@ from pipeline.errors import ConfigError
 def _default_home() -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "tallystream"
+
+
+_Quota = Annotated[int, Field(ge=1)]
 
 
 class EngineName(StrEnum):
@@ -65,7 +68,7 @@ class EngineSettings(BaseModel):
 class WorkerSettings(BaseModel):
     """How the worker serves its lanes."""
 
-    quotas: tuple[int, int, int, int, int, int] = (4, 3, 2, 1, 1, 1)
+    quotas: tuple[_Quota, _Quota, _Quota, _Quota, _Quota, _Quota] = (4, 3, 2, 1, 1, 1)
     prefetch: int = Field(4, ge=1, description="batches of one lane held unserved")
 
 
@@ -128,6 +131,13 @@ def load_settings(**overrides: Any) -> Settings:
             for item in error.errors()
         ]
         raise ConfigError("; ".join(lines)) from error
+    except SettingsError as error:
+        name = str(error).partition('"')[2].partition('"')[0].upper()
+        sections = [variable for variable in os.environ if variable.startswith(f"TALLYSTREAM_{name}")]
+        named = ", ".join(sorted(sections)) or f"TALLYSTREAM_{name}"
+        raise ConfigError(
+            f"{named}: lists and sections are written as JSON, e.g. [4, 3, 2, 1, 1, 1]"
+        ) from error
 
 
 @lru_cache(maxsize=1)

@@ -43,7 +43,9 @@ class WindowStore:
             self._writes[_head(key) + b"\0" + _FIRST] = None
         self._writes[_head(key)] = _CLOSED + str(closed_at).encode()
 
-    def forgotten(self, key: WindowKey) -> None:
+    def forgotten(self, key: WindowKey, window: Window) -> None:
+        for index in window.samples:
+            self._writes[_part(key, index)] = None
         self._writes[_head(key)] = None
 
     async def flush(self) -> None:

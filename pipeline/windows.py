@@ -90,6 +90,7 @@ class WindowBook:
         self._windows = dict(windows)
         self._deadlines: list[tuple[int, WindowKey]] = []
         self._closed: list[tuple[int, WindowKey]] = []
+        self._orphans: list[tuple[int, WindowKey]] = []
         for key in self._windows:
             self.watch(key)
 
@@ -108,6 +109,10 @@ class WindowBook:
         elif window.opened is not None:
             heapq.heappush(self._deadlines, (window.opened.deadline_at, key))
 
+    def watch_orphan(self, key: WindowKey, now: int) -> None:
+        """Note that a sample came without its marker: a foreign one, or one that is very late."""
+        heapq.heappush(self._orphans, (now, key))
+
     def earliest(self) -> int | None:
         """The earliest opening of a window that is open, in ms."""
         return min((w.opened.opened_at for w in self._windows.values() if w.opened), default=None)
@@ -121,13 +126,15 @@ class WindowBook:
                 due.append(key)
         return due
 
-    def forget(self, before: int) -> list[WindowKey]:
-        """Drop windows that closed before a time, and name them."""
-        gone: list[WindowKey] = []
-        while self._closed and self._closed[0][0] < before:
-            _, key = heapq.heappop(self._closed)
-            if self._windows.pop(key, None) is not None:
-                gone.append(key)
+    def forget(self, before: int) -> list[tuple[WindowKey, Window]]:
+        """Drop windows that closed, or waited in vain for their marker, since before a time."""
+        gone: list[tuple[WindowKey, Window]] = []
+        for heap in (self._closed, self._orphans):
+            while heap and heap[0][0] < before:
+                _, key = heapq.heappop(heap)
+                window = self._windows.get(key)
+                if window is not None and window.opened is None:
+                    gone.append((key, self._windows.pop(key)))
         return gone
 
 

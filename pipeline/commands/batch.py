@@ -183,6 +183,8 @@ class Sender:
             if number > self._state.sent:
                 self._producer.send(request, self._refused)
         except TallystreamError as error:
+            if request_id in self._run.earlier:
+                return
             problem = {"code": error.code, "message": error.message, "field": error.field}
             self._run.lines[request_id] = number
             self._run.write(request_id, {"status": "failed", "error": problem})
@@ -233,6 +235,8 @@ def _finished(target: Path) -> frozenset[str]:
     kept = 0
     with target.open("rb") as lines:
         for line in lines:
+            if not line.endswith(b"\n"):
+                break
             try:
                 done.add(msgspec.json.decode(line)["id"])
             except (msgspec.DecodeError, KeyError):

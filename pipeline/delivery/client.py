@@ -12,9 +12,9 @@ from aiohttp.abc import AbstractResolver
 from pipeline.delivery.guard import Guard, GuardedResolver, SystemResolver
 from pipeline.delivery.outcome import Outcome, OutcomeCode, outcome_of_status
 from pipeline.delivery.schedule import parse_retry_after
-from pipeline.delivery.secret_store import SecretStore, UnknownSecretError
+from pipeline.delivery.secret_store import SecretStore
 from pipeline.delivery.signature import sign
-from pipeline.errors import ForbiddenUrlError
+from pipeline.errors import ForbiddenUrlError, UnknownSecretError
 from pipeline.events import Delivery
 from pipeline.settings import WebhookSettings
 

@@ -5,23 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.delivery.signature import decode_secret
-from pipeline.errors import ConfigError, DeliveryError
+from pipeline.errors import ConfigError, UnknownSecretError
 
 ENVIRONMENT_VARIABLE = "TALLYSTREAM_WEBHOOK_SECRET"
 DEFAULT_ID = "default"
 _MIN_BYTES, _MAX_BYTES = 24, 64  # Standard Webhooks, "Secret": between 192 and 512 bits
 _FILE = TypeAdapter(dict[str, str | list[str]])
-
-
-class UnknownSecretError(DeliveryError):
-    """A callback names a secret that this process does not have."""
-
-    code: ClassVar[str] = "unknown_secret"
 
 
 class SecretStore:

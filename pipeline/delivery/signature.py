@@ -13,20 +13,12 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
-from pipeline.errors import ConfigError, TallystreamError
+from pipeline.errors import ConfigError, SignatureError
 
 SECRET_PREFIX = "whsec_"
 TOLERANCE_S = 300
 _TIMESTAMP = re.compile(r"[0-9]{1,12}")
-
-
-class SignatureError(TallystreamError):
-    """This message was not signed by us, was changed, or is too old."""
-
-    code: ClassVar[str] = "bad_signature"
-    http_status: ClassVar[int] = 401
 
 
 def decode_secret(secret: str) -> bytes:

@@ -25,22 +25,10 @@ from pipeline.engine.row import Row
 from pipeline.engine.runner import is_out_of_memory
 from pipeline.engine.sampler import draw
 from pipeline.engine.slot_table import SlotTable, describe
-from pipeline.errors import GenerationError
+from pipeline.errors import ContextExceededError, NonFiniteLogitsError
 from pipeline.events import ErrorInfo, FinishReason
 
 _log = structlog.get_logger(__name__)
-
-
-class ContextExceededError(GenerationError):
-    """The prompt leaves no room for an answer in the model's context."""
-
-    code = "prompt_too_long"
-
-
-class NonFiniteLogitsError(GenerationError):
-    """The model gave NaN or infinity for this sample."""
-
-    code = "non_finite_logits"
 
 
 class DecodeLoop:

@@ -132,10 +132,14 @@ def _load_pretrained(source: str, settings: Settings) -> tuple[Any, Any]:
 
 
 def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    configured: Any = getattr(model.generation_config, "eos_token_id", None)
-    single = configured is None or isinstance(configured, int)
-    listed: tuple[int | None, ...] = (configured,) if single else tuple(configured)
-    return frozenset(token for token in (*listed, tokenizer.eos_token_id) if token is not None)
+    configured = _as_list(getattr(model.generation_config, "eos_token_id", None))
+    return frozenset([*configured, *_as_list(tokenizer.eos_token_id)])
+
+
+def _as_list(ids: int | list[int] | None) -> list[int]:
+    if ids is None:
+        return []
+    return ids if isinstance(ids, list) else [ids]
 
 
 def main() -> int:

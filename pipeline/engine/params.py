@@ -7,13 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from pipeline.engine.base import SamplingParams
-from pipeline.errors import GenerationError
-
-
-class InvalidSamplingError(GenerationError):
-    """A parameter is out of its range; the message names it."""
-
-    code = "invalid_sampling"
+from pipeline.errors import InvalidSamplingError
 
 
 def checked(params: SamplingParams) -> SamplingParams:

@@ -6,20 +6,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from pipeline.errors import GenerationError
+from pipeline.errors import BadMessagesError, EmptyPromptError
 from pipeline.events import Message
-
-
-class EmptyPromptError(GenerationError):
-    """No turn but the system's has any text."""
-
-    code = "empty_prompt"
-
-
-class BadMessagesError(GenerationError):
-    """The model's chat template refuses these turns."""
-
-    code = "bad_messages"
 
 
 class PromptEncoder:

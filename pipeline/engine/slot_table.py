@@ -6,18 +6,11 @@ from torch import Tensor
 
 from pipeline.engine.row import Row
 from pipeline.engine.runner import Runner, is_out_of_memory
-from pipeline.errors import GenerationError
+from pipeline.errors import GenerationError, OutOfMemoryError
 from pipeline.events import ErrorInfo
 
 # Steps without a failed allocation after which one more row is tried again.
 _RECOVERY_STEPS = 256
-
-
-class OutOfMemoryError(GenerationError):
-    """Not even one row fits."""
-
-    code = "out_of_memory"
-    retriable = True
 
 
 class SlotTable:

@@ -66,10 +66,15 @@ class InFlight:
         entries = ",".join(f"{offset - lowest}:{bits:x}" for offset, bits in sorted(done.items()) if bits)
         return Position(lowest, _VERSION + entries if entries else "")
 
-    def room(self, tasks: int) -> bool:
-        """Whether one more record of so many tasks still fits the metadata, whatever finishes when."""
-        sizes = [*self._tasks.values(), *(bits.bit_length() for bits in self._restored.values()), tasks]
-        return len(_VERSION) + sum(map(_entry_size, sizes)) <= METADATA_LIMIT
+    def room(self, tasks: int, records: int = 1) -> bool:
+        """Whether more records of so many tasks each still fit the metadata, whatever finishes when.
+
+        While restored records are still to be read again there is room: they fitted before.
+        """
+        if any(offset >= self._next for offset in self._restored):
+            return True
+        held = sum(map(_entry_size, self._tasks.values()))
+        return len(_VERSION) + held + records * _entry_size(tasks) <= METADATA_LIMIT
 
     def _drop_leading(self) -> None:
         for offset in sorted(self._tasks):

@@ -32,6 +32,7 @@ from pipeline.settings import Settings
 
 log = structlog.get_logger(__name__)
 
+_POLL_LIMIT = 16
 _CALL_TIMEOUT = 5.0
 _DEADLINE = 60.0
 
@@ -73,14 +74,14 @@ class TransactionalConsumer:
             list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
 
-    def poll(self, timeout: float, limit: int = 64) -> list[Message]:
+    def poll(self, timeout: float) -> list[Message]:
         """Records of the owned partitions; keeps the membership alive, so call it often.
 
         Args:
             timeout: seconds to wait for the first record.
         """
         messages: list[Message] = []
-        for message in poll_many(self._consumer, limit, timeout):
+        for message in poll_many(self._consumer, _POLL_LIMIT, timeout):
             error = message.error()
             if error is None:
                 if place_of(message) in self._in_flight:
@@ -99,8 +100,8 @@ class TransactionalConsumer:
         return place in self._in_flight
 
     def room(self, place: Place, tasks: int) -> bool:
-        """Whether one more record of so many tasks can be tracked."""
-        return place in self._in_flight and self._in_flight[place].room(tasks)
+        """Whether what one more ``poll`` can bring, records of so many tasks each, can be tracked."""
+        return place in self._in_flight and self._in_flight[place].room(tasks, _POLL_LIMIT)
 
     def hold(self, places: Iterable[Place]) -> None:
         """Fetch nothing from these partitions, and from every other owned one."""

@@ -38,7 +38,6 @@ def expand(request: InferenceRequest, *, appended_at: int, now: int, limits: Lim
     if created_at <= 0 or created_at > appended_at + _FUTURE_SLACK_MS:
         created_at = appended_at
     own = limits.deadline_deep_ms if request.mode is Mode.DEEP else limits.deadline_ms
-    deadline_at = created_at + (request.deadline_ms or own)
     profile = profile_of(request)
     count = profile.samples if request.sampling.n is None else request.sampling.n
     error: TallystreamError | None = None
@@ -46,6 +45,7 @@ def expand(request: InferenceRequest, *, appended_at: int, now: int, limits: Lim
         check_content(request, limits)
     except InvalidRequestError as refused:
         error = refused
+    deadline_at = created_at + (own if error else request.deadline_ms or own)
     opened = Opened(
         request_id=request.request_id,
         run=request.run,

@@ -9,6 +9,8 @@ from pipeline.events import PRIORITIES, InferenceRequest, Kind
 from pipeline.settings import LimitSettings
 
 _LONGEST_ID = 128
+_LONGEST_DEADLINE_MS = 2**40
+_LARGEST_SEED = 2**62
 
 
 def check_identity(request: InferenceRequest) -> None:
@@ -70,9 +72,14 @@ def check_content(request: InferenceRequest, limits: LimitSettings) -> None:
         f"must be 1 to {limits.max_new_tokens}, not {sampling.max_new_tokens}",
     )
     _check(
-        request.deadline_ms is None or request.deadline_ms > 0,
+        request.deadline_ms is None or 0 < request.deadline_ms < _LONGEST_DEADLINE_MS,
         "deadline_ms",
-        f"must be above 0, not {request.deadline_ms}",
+        f"must be above 0 and below 2^40, not {request.deadline_ms}",
+    )
+    _check(
+        sampling.seed is None or 0 <= sampling.seed < _LARGEST_SEED,
+        "sampling.seed",
+        f"must be 0 to 2^62, not {sampling.seed}",
     )
     _check(
         request.kind is not Kind.VISION or bool(request.images),

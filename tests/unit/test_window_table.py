@@ -97,7 +97,7 @@ def test_a_forgotten_window_leaves_nothing(together: bool) -> None:
     store.closed(key, window, 5)
     asyncio.run(store.flush())
     assert list(table.data.values()) == [b"closed 5"]
-    store.forgotten(key)
+    store.forgotten(key, window)
     asyncio.run(store.flush())
     assert table.data == {} and table.recovered().data == {}
 

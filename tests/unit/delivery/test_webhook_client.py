@@ -33,7 +33,8 @@ from webhook_servers import (
 
 from pipeline.delivery.client import MAX_ANSWER_BYTES, WebhookClient
 from pipeline.delivery.outcome import Outcome, OutcomeCode
-from pipeline.delivery.signature import SignatureError, verify
+from pipeline.delivery.signature import verify
+from pipeline.errors import SignatureError
 from pipeline.events import Delivery
 
 NOW = 1_700_000_000.5

@@ -7,9 +7,9 @@ import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 from webhook_servers import NEXT_SECRET, SECRET
 
-from pipeline.delivery.secret_store import SecretStore, UnknownSecretError
-from pipeline.delivery.signature import SignatureError, decode_secret, sign, verify
-from pipeline.errors import ConfigError
+from pipeline.delivery.secret_store import SecretStore
+from pipeline.delivery.signature import decode_secret, sign, verify
+from pipeline.errors import ConfigError, SignatureError, UnknownSecretError
 
 BODY = '{"answer":"四十二 \\u2028"}'.encode()
 NOW = 1_700_000_000

@@ -281,9 +281,13 @@ def test_a_model_without_plain_keys_and_values_is_refused_at_the_start(tiny):
 
 
 def test_every_error_of_a_sample_is_in_the_tree():
-    from pipeline.engine.decode_loop import ContextExceededError, NonFiniteLogitsError
-    from pipeline.engine.params import InvalidSamplingError
-    from pipeline.engine.prompts import BadMessagesError, EmptyPromptError
+    from pipeline.errors import (
+        BadMessagesError,
+        ContextExceededError,
+        EmptyPromptError,
+        InvalidSamplingError,
+        NonFiniteLogitsError,
+    )
 
     kinds = [
         ContextExceededError,

@@ -8,7 +8,8 @@ import pytest
 from engine_support import run_all, running, task
 from tokenizers.processors import TemplateProcessing
 
-from pipeline.engine.prompts import BadMessagesError, PromptEncoder, fold_system, render_plain
+from pipeline.engine.prompts import PromptEncoder, fold_system, render_plain
+from pipeline.errors import BadMessagesError
 from pipeline.events import Message
 from tests.tiny_model import BOS, tiny_tokenizer
 
