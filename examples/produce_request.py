@@ -1,4 +1,4 @@
-"""Ask from a system of your own: python produce_request.py "What is 7 + 5?" (pip install confluent-kafka fastavro)."""
+"""Ask from a system of your own: python produce_request.py QUESTION (pip install confluent-kafka fastavro)."""
 
 import io
 import json
@@ -26,7 +26,8 @@ def encode(request: dict) -> bytes:
 
 
 if __name__ == "__main__":
-    request = {"request_id": str(uuid.uuid4()), "prompt": sys.argv[1], "mode": "standard", "priority": 2}
+    prompt = " ".join(sys.argv[1:]) or "What is 7 + 5?"
+    request = {"request_id": str(uuid.uuid4()), "prompt": prompt, "mode": "standard", "priority": 2}
     key, refused = request["request_id"].encode(), []
     partition = request["priority"] * SHARDS + zlib.crc32(key) % SHARDS
     producer = Producer({"bootstrap.servers": BOOTSTRAP, "enable.idempotence": True})

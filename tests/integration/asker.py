@@ -14,7 +14,7 @@ from pipeline.client import RequestProducer
 from pipeline.events import Event, InferenceRequest, Result
 from pipeline.ids import new_request_id
 from pipeline.kafka.clients import assigned_consumer, patiently, plain_producer
-from pipeline.kafka.codec import Codec
+from pipeline.kafka.connect import make_codec
 from pipeline.kafka.dead_letters import Source
 from pipeline.settings import Settings
 from pipeline.telemetry import now_ms
@@ -26,7 +26,7 @@ PATIENCE = 120.0
 
 class Asker:
     def __init__(self, settings: Settings) -> None:
-        self.settings, self.codec = settings, Codec()
+        self.settings, self.codec = settings, make_codec(settings)
         self.producer = RequestProducer(settings, self.codec)
         self._raw = plain_producer(settings)
         self._consumer = assigned_consumer(settings, enable_partition_eof=False)
