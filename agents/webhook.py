@@ -158,7 +158,7 @@ async def serve(settings: Settings) -> None:
     stop, asked = threading.Event(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
-    kafka = DeliveryLog(settings, make_codec(settings), loop)
+    kafka = DeliveryLog(settings, make_codec(settings, patient=True), loop)
     async with WebhookClient(
         settings.webhook, SecretStore.load(settings.webhook.secrets_file, os.environ)
     ) as client:

@@ -13,11 +13,11 @@ from queue import SimpleQueue
 
 import structlog
 from confluent_kafka import Message
-from pipeline.engine.factory import create_engine
 
 from pipeline.control import ControlReader
 from pipeline.engine.base import Completion, Engine, TaskKey
 from pipeline.engine.convert import generation_task, sample_of
+from pipeline.engine.factory import create_engine
 from pipeline.errors import DecodeError
 from pipeline.events import Batch
 from pipeline.kafka.codec import Codec
@@ -105,7 +105,7 @@ class Worker:
         for bit, (group, task) in enumerate(tasks):
             if not done >> bit & 1:
                 finished = Finished(place, offset, bit)
-                self._desk.take(Assigned(group, task, finished, batch.created_at), batch.lane)
+                self._desk.take(Assigned(group, task, finished, batch.created_at, batch.lane))
 
     def _begin(self) -> None:
         now = now_ms()
@@ -155,7 +155,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     engine = create_engine(settings)
-    worker = Worker(settings, make_codec(settings), engine)
+    worker = Worker(settings, make_codec(settings, patient=True), engine)
     try:
         engine.start(worker)
         log.info("ready", engine=settings.engine.name)

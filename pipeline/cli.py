@@ -19,11 +19,11 @@ from pipeline.commands.demo import demo
 from pipeline.commands.doctor import doctor
 from pipeline.commands.topics import topics
 from pipeline.commands.up import up
-from pipeline.errors import DependencyDownError, TallystreamError
+from pipeline.errors import TallystreamError
 from pipeline.settings import load_settings
 from pipeline.stack import AGENTS
 
-EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_ERROR, EXIT_INTERRUPTED = 2, 130
 
 app = typer.Typer(
     name="tallystream",
@@ -77,7 +77,7 @@ def main() -> None:
         app()
     except TallystreamError as error:
         err.print(f"error: {error.message}", style="red", markup=False)
-        sys.exit(EXIT_ERROR if isinstance(error, DependencyDownError) else EXIT_USAGE)
+        sys.exit(EXIT_ERROR)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
 

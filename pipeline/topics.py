@@ -26,7 +26,11 @@ MOST_TASKS_IN_BATCH: Final = 256
 
 _HOUR = 3_600_000
 _DAY = 24 * _HOUR
-_LARGEST_RECORD = 2 * 1024 * 1024
+_LARGEST_REQUEST = 1024 * 1024
+_LARGEST_RECORD = 4 * 1024 * 1024
+"""A result holds its request's metadata and all chains."""
+_LARGEST_DEAD_LETTER = 5 * 1024 * 1024
+"""A whole record, and the cause."""
 
 
 def shard_of(request_id: str, shards: int) -> int:
@@ -71,14 +75,14 @@ def declared_topics(shards: int, app: str) -> tuple[TopicSpec, ...]:
 
     changelog = {"cleanup.policy": "compact", "max.message.bytes": str(_LARGEST_RECORD)}
     return (
-        spec(REQUESTS, PRIORITIES * shards, 7 * _DAY),
+        spec(REQUESTS, PRIORITIES * shards, 7 * _DAY, max_message_bytes=str(_LARGEST_REQUEST)),
         *(spec(lane, shards, _DAY) for lane in LANES),
         spec(SAMPLES, shards, 7 * _DAY),
         spec(RESULTS, shards, _DAY, "compact,delete"),
         spec(DELIVERIES, shards, 7 * _DAY, "compact,delete"),
         spec(CONTROL, 1, _DAY),
         spec(PROGRESS, shards, _HOUR),
-        spec(DEAD_LETTERS, shards, 30 * _DAY),
+        spec(DEAD_LETTERS, shards, 30 * _DAY, max_message_bytes=str(_LARGEST_DEAD_LETTER)),
         TopicSpec(windows_changelog(app), shards, changelog),
     )
 

@@ -29,6 +29,10 @@ def up(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, ask_to_stop)
     agents = [agent for agent in AGENTS for _ in range(workers if agent == "worker" else 1)]
+    if workers > settings.shards:
+        say(
+            f"{workers} workers share {settings.shards} shards, so some stay idle: set TALLYSTREAM_SHARDS={workers}"
+        )
     with running_stack(settings, say, agents=agents) as stack:
         err.print(
             f'up, on Kafka at {stack.settings.bootstrap}; try: tallystream ask "What is 7 + 5?"',

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from pipeline.engine.base import Completion, TaskKey
-from pipeline.events import SampleTask, TaskGroup
+from pipeline.events import FinishReason, SampleTask, TaskGroup
 from pipeline.kafka.records import Finished, Place
 from pipeline.scheduling.lanes import WeightedRoundRobin
 
@@ -25,12 +25,14 @@ class Assigned:
 
     Attributes:
         queued_at: ms when its batch was written.
+        lane: where it waits.
     """
 
     group: TaskGroup
     task: SampleTask
     finished: Finished
     queued_at: int
+    lane: int
 
     @property
     def key(self) -> TaskKey:
@@ -57,7 +59,7 @@ class TaskDesk:
         """Tasks of a lane that have not begun."""
         return len(self._waiting[lane])
 
-    def take(self, assigned: Assigned, lane: int) -> None:
+    def take(self, assigned: Assigned) -> None:
         """Take a task in; the same task in two records is drawn once."""
         key = assigned.key
         if key in self._tasks:
@@ -65,7 +67,7 @@ class TaskDesk:
             return
         self._tasks[key] = assigned
         if key not in self._running:
-            self._waiting[lane].append(key)
+            self._waiting[assigned.lane].append(key)
 
     def begin(self, free: int, now: int) -> Iterator[Assigned]:
         """The next tasks to run, at most ``free``, by the lanes' weights.
@@ -87,9 +89,19 @@ class TaskDesk:
             yield assigned
 
     def end(self, completion: Completion) -> None:
-        """A running task has ended."""
-        if completion.key in self._running:
-            self._ended[completion.key] = completion
+        """A running task has ended.
+
+        One that was cancelled, and whose record came back meanwhile, is drawn again.
+        """
+        key = completion.key
+        if key not in self._running:
+            return
+        if completion.finish_reason is FinishReason.CANCELLED and key[:2] not in self._decided:
+            del self._running[key]
+            if key in self._tasks:
+                self._waiting[self._tasks[key].lane].appendleft(key)
+            return
+        self._ended[key] = completion
 
     def decide(self, request: tuple[str, int]) -> list[TaskKey]:
         """A request's window is closed: names its running tasks, which can stop."""

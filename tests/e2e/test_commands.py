@@ -61,7 +61,7 @@ def test_a_mistake_is_one_clear_error(env: dict[str, str], argv: tuple[str, ...]
 
 def test_no_broker_is_one_clear_error() -> None:
     done = tallystream("ask", "x", env=environment(TALLYSTREAM_BOOTSTRAP="127.0.0.1:9"))
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "127.0.0.1:9" in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.engine.base import Completion, TaskKey
+from pipeline.events import FinishReason, Kind, Message, Mode, SampleTask, TaskGroup
+from pipeline.kafka.records import Finished
+from pipeline.scheduling.desk import Assigned, TaskDesk
+
+QUOTAS = (4, 3, 2, 1, 1, 1)
+
+
+def assigned(name: str, *, lane: int = 3, offset: int = 0, task: int = 0, deadline: int = 10_000) -> Assigned:
+    group = TaskGroup(
+        name,
+        0,
+        "t",
+        lane,
+        Mode.STANDARD,
+        Kind.ANSWER,
+        "direct",
+        (Message("user", "?"),),
+        0.5,
+        1.0,
+        16,
+        0,
+        deadline,
+        (),
+    )
+    return Assigned(group, SampleTask(task), Finished((f"batches.{lane}", 0), offset, task), 0, lane)
+
+
+def completion(key: TaskKey, reason: FinishReason = FinishReason.STOP) -> Completion:
+    return Completion(key, "x", reason, 1, 1, -0.5, 1, 0.0, 0.0, 0.0)
+
+
+def test_a_task_goes_from_waiting_to_published() -> None:
+    desk = TaskDesk(QUOTAS)
+    desk.take(item := assigned("a"))
+    assert desk.waiting(3) == 1
+    assert list(desk.begin(5, now=0)) == [item]
+    assert desk.busy and not desk.waiting(3)
+    desk.end(done := completion(item.key))
+    assert desk.publishable() == ([(item, done)], [item.finished])
+    assert desk.published([item.finished]) == [item.key]
+    assert desk.publishable() == ([], []) and not desk.busy
+
+
+def test_no_more_begin_than_there_is_room_for() -> None:
+    desk = TaskDesk(QUOTAS)
+    for number in range(5):
+        desk.take(assigned("a", offset=number, task=number))
+    assert len(list(desk.begin(2, now=0))) == 2
+    assert desk.waiting(3) == 3
+
+
+def test_a_better_lane_goes_first_and_none_is_left_out() -> None:
+    desk = TaskDesk(QUOTAS)
+    for lane in range(6):
+        for number in range(12):
+            desk.take(assigned(f"r{lane}", lane=lane, offset=number, task=number))
+    begun = list(desk.begin(12, now=0))
+    assert Counter(item.lane for item in begun) == Counter(dict(enumerate(QUOTAS)))
+
+
+def test_what_is_overdue_or_decided_is_finished_unrun() -> None:
+    desk = TaskDesk(QUOTAS)
+    desk.take(late := assigned("late", deadline=5))
+    desk.take(settled := assigned("settled", offset=1))
+    desk.take(open_ := assigned("open", offset=2))
+    assert desk.decide(("settled", 0)) == []
+    assert list(desk.begin(9, now=5)) == [open_]
+    samples, finished = desk.publishable()
+    assert not samples and set(finished) == {late.finished, settled.finished}
+    desk.published(finished)
+    assert desk.publishable() == ([], [])
+
+
+def test_a_decided_request_names_what_runs_and_publishes_nothing_of_it() -> None:
+    desk = TaskDesk(QUOTAS)
+    desk.take(item := assigned("a"))
+    list(desk.begin(1, now=0))
+    assert desk.decide(("a", 0)) == [item.key]
+    desk.end(completion(item.key, FinishReason.CANCELLED))
+    assert desk.publishable() == ([], [item.finished])
+
+
+def test_the_same_task_in_two_records_is_drawn_once() -> None:
+    desk = TaskDesk(QUOTAS)
+    desk.take(first := assigned("a", offset=1))
+    desk.take(again := replace(first, finished=Finished(first.finished.place, 2, 0)))
+    assert list(desk.begin(9, now=0)) == [first]
+    assert desk.publishable() == ([], [again.finished])
+
+
+def test_a_sample_in_the_making_is_not_begun_again_when_its_record_comes_back() -> None:
+    desk = TaskDesk(QUOTAS)
+    desk.take(item := assigned("a"))
+    list(desk.begin(1, now=0))
+    desk.drop({item.finished.place})
+    desk.end(done := completion(item.key))
+    assert desk.publishable() == ([], [])
+    desk.take(item)
+    assert list(desk.begin(9, now=0)) == []
+    assert desk.publishable() == ([(item, done)], [item.finished])
+
+
+def test_what_went_to_somebody_else_stops_and_is_never_published() -> None:
+    desk = TaskDesk(QUOTAS)
+    desk.take(mine := assigned("mine", lane=1))
+    desk.take(theirs := assigned("theirs", lane=2))
+    list(desk.begin(2, now=0))
+    desk.drop({mine.finished.place, theirs.finished.place})
+    assert desk.keep([mine.finished.place]) == [theirs.key]
+    desk.end(completion(theirs.key))
+    desk.take(theirs)
+    assert desk.publishable() == ([], [])
+    assert list(desk.begin(9, now=0)) == [theirs]
+
+
+def test_a_task_cancelled_for_a_move_is_drawn_again_when_it_comes_back() -> None:
+    desk = TaskDesk(QUOTAS)
+    desk.take(item := assigned("a"))
+    list(desk.begin(1, now=0))
+    desk.end(completion(item.key, FinishReason.CANCELLED))
+    assert desk.publishable() == ([], [])
+    assert list(desk.begin(1, now=0)) == [item]
+
+
+@given(st.data())
+def test_every_task_is_published_exactly_once_whatever_is_dropped_and_taken_again(
+    data: st.DataObject,
+) -> None:
+    """The records of a partition come back after a drop, less those whose transaction committed."""
+    desk = TaskDesk(QUOTAS)
+    items = [assigned(f"r{n}", lane=n % 6, offset=n) for n in range(8)]
+    committed: list[Finished] = []
+    running: list[Assigned] = []
+    for item in items:
+        desk.take(item)
+    for _ in range(data.draw(st.integers(1, 25))):
+        move = data.draw(st.sampled_from(["begin", "end", "commit", "rewind"]))
+        if move == "begin":
+            running += desk.begin(data.draw(st.integers(0, 3)), now=0)
+        elif move == "end" and running:
+            desk.end(completion(running.pop(data.draw(st.integers(0, len(running) - 1))).key))
+        elif move == "commit":
+            _, finished = desk.publishable()
+            committed += finished
+            desk.published(finished)
+        elif move == "rewind":
+            desk.drop({item.finished.place for item in items})
+            for item in items:
+                if item.finished not in committed:
+                    desk.take(item)
+    while len(committed) < len(items):
+        running += desk.begin(9, now=0)
+        for item in running:
+            desk.end(completion(item.key))
+        running.clear()
+        _, finished = desk.publishable()
+        assert finished
+        committed += finished
+        desk.published(finished)
+    assert Counter(committed) == Counter(item.finished for item in items)
