@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pipeline.events import (
     ErrorInfo,
+    FinishReason,
     HopTimings,
     Mode,
     Opened,
@@ -151,6 +152,9 @@ def _outcome(opened: Opened, samples: Sequence[Sample], *, early: bool) -> tuple
         return Status.FAILED, ErrorInfo("deadline_exceeded", late, retriable=True)
     if errors and len(errors) == len(samples):
         return Status.FAILED, errors[0]
+    if samples and all(sample.finish_reason is FinishReason.LENGTH for sample in samples):
+        cut = "every sample reached its token limit before an answer; raise sampling.max_new_tokens"
+        return Status.FAILED, ErrorInfo("cut_short", cut)
     return Status.FAILED, ErrorInfo("no_answer", f"none of {len(samples)} samples holds an answer")
 
 

@@ -250,6 +250,7 @@ def _finished(target: Path) -> frozenset[str]:
 def _outcome(result: Result) -> dict[str, Any]:
     whole = msgspec.to_builtins(result)
     names = ("status", "answer", "confidence", "votes", "error", "clarifying_question", "usage", "metadata")
-    chosen = next((c.text for c in result.reasoning if c.sample_index == result.chosen_sample), None)
+    texts = {chain.sample_index: chain.text for chain in result.reasoning}
+    chosen = texts.get(result.chosen_sample if result.chosen_sample is not None else min(texts, default=0))
     took = result.timings.finished_at - result.timings.created_at
     return {name: whole[name] for name in names} | {"text": chosen, "took_ms": took}

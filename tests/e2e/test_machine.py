@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -102,9 +103,8 @@ def test_up_leaves_no_process_whatever_ends_it(tmp_path: Path, number: int) -> N
     assert len(below) >= 5
     code = up.stop(number)
     assert code == (-signal.SIGKILL if number == signal.SIGKILL else 0), up.log.read_text()
-    _gone(below)
-    with socket.socket() as probe:
-        assert probe.connect_ex(("127.0.0.1", port)) != 0
+    _until(lambda: not alive(below), "every process to be gone")
+    _until(lambda: not _listens(port), "Kafka's port to be free")
 
 
 def test_the_pipeline_speaks_to_a_registry(registry_url: str) -> None:
@@ -134,11 +134,14 @@ def _cache(tmp_path: Path) -> str:
     return str(tmp_path / "cache")
 
 
-def _gone(pids: set[int]) -> None:
-    """Wait until none of these runs: children die with their parent, but not in its last instant."""
-    import time
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
+
+def _until(done: Callable[[], bool], what: str) -> None:
+    """Children die with their parent, but not in its last instant."""
     deadline = time.monotonic() + 60
-    while running := alive(pids):
-        assert time.monotonic() < deadline, f"still running: {running}"
+    while not done():
+        assert time.monotonic() < deadline, f"still waiting for {what}"
         time.sleep(0.05)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from window_events import DEADLINE, FINAL, OPENED_AT, opened, publish, sample, window_of, without_time
 
-from pipeline.events import ErrorInfo, Mode, Opened, Result, Role, Sample, Status
+from pipeline.events import ErrorInfo, FinishReason, Mode, Opened, Result, Role, Sample, Status
 from pipeline.windows import Window, WindowBook
 
 answers = st.sampled_from(["42", "41", "forty-two", None])
@@ -208,3 +208,14 @@ def test_closed_windows_are_forgotten_in_time() -> None:
     assert [key for key, _ in book.forget(10**9)] == [("b", 0)]
     assert book.forget(10**9) == [] and len(book) == 1
     assert book.overdue(DEADLINE) == [("c", 0)]
+
+
+def test_samples_that_all_reached_their_limit_say_so_and_name_the_fix() -> None:
+    samples = [
+        replace(sample(index, None), finish_reason=FinishReason.LENGTH, text="Let us think about")
+        for index in range(3)
+    ]
+    window = window_of(opened(3), samples)
+    (result,) = window.settle(0)
+    assert (result.status, result.error and result.error.code) == (Status.FAILED, "cut_short")
+    assert result.error and "max_new_tokens" in result.error.message
