@@ -212,7 +212,7 @@ def test_closed_windows_are_forgotten_in_time() -> None:
 
 def test_samples_that_all_reached_their_limit_say_so_and_name_the_fix() -> None:
     samples = [
-        replace(sample(index, None), finish_reason=FinishReason.LENGTH, text="Let us think about")
+        replace(sample(index, "x"), finish_reason=FinishReason.LENGTH, text="Let us think about")
         for index in range(3)
     ]
     window = window_of(opened(3), samples)
