@@ -16,11 +16,11 @@ from typing import Any
 import structlog
 from faust.types import EventT
 
-from pipeline.errors import DecodeError
+from pipeline.errors import TallystreamError
 from pipeline.events import Control, ControlAction, Opened, Progress, ProgressKind, Result, Sample, Status
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
-from pipeline.kafka.dead_letters import Source, dead_letter
+from pipeline.kafka.dead_letters import Source, dead_letter, decode_all
 from pipeline.kafka.faust_app import make_app, run_app
 from pipeline.kafka.fenced_sink import FencedSink
 from pipeline.kafka.identify import identify_with
@@ -70,9 +70,8 @@ class Aggregator(PartitionWorker):
     async def handle(self, records: Sequence[Source], emit: Emit) -> None:
         outputs: list[Output] = []
         touched = self.unsettled  # what a failed transaction has left
-        for record, event in await self.call(self.decode, records):
-            if isinstance(event, DecodeError):
-                log.warning("dead letter", offset=record.offset, code=event.code, error=event.message)
+        for record, event in await self.call(decode_all, self.codec, records):
+            if isinstance(event, TallystreamError):
                 outputs.append(dead_letter(record, event, stage="aggregator", shards=self.settings.shards))
             elif isinstance(event, Opened | Sample) and self._take(event, record.value):
                 touched.add((event.request_id, event.run))
@@ -90,18 +89,6 @@ class Aggregator(PartitionWorker):
             self.store.forgotten(key, window)
         await self.store.flush()
         self._tell(touched, results, now)
-
-    def decode(self, records: Sequence[Source]) -> list[tuple[Source, Any]]:
-        """Each record with its event or its error; tombstones are left out (blocking)."""
-        decoded: list[tuple[Source, Any]] = []
-        for record in records:
-            if record.value is None:
-                continue
-            try:
-                decoded.append((record, self.codec.decode(record.value)))
-            except DecodeError as error:
-                decoded.append((record, error))
-        return decoded
 
     def _take(self, event: Opened | Sample, value: bytes | None) -> bool:
         key = (event.request_id, event.run)

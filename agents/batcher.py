@@ -14,11 +14,11 @@ from typing import Any
 import structlog
 from faust.types import EventT
 
-from pipeline.errors import DecodeError, InvalidRequestError, TallystreamError, WrongPartitionError
-from pipeline.events import Batch, InferenceRequest, Opened, TaskGroup
+from pipeline.errors import DecodeError, TallystreamError, WrongPartitionError
+from pipeline.events import Batch, Event, InferenceRequest, Opened, TaskGroup
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
-from pipeline.kafka.dead_letters import Source, dead_letter
+from pipeline.kafka.dead_letters import Source, dead_letter, decode_all
 from pipeline.kafka.faust_app import make_app, run_app
 from pipeline.kafka.fenced_sink import FencedSink
 from pipeline.kafka.identify import identify_with
@@ -85,10 +85,11 @@ class Batcher(PartitionWorker):
     async def handle(self, records: Sequence[Source], emit: Callable[[Iterable[Output]], Any]) -> None:
         outputs: list[Output] = []
         groups: list[tuple[int, TaskGroup]] = []
-        for record, request in await self.call(self._read_all, records):
-            if isinstance(request, TallystreamError):
-                log.warning("dead letter", offset=record.offset, code=request.code, error=request.message)
-                outputs.append(dead_letter(record, request, stage="batcher", shards=self.settings.shards))
+        for record, event in await self.call(decode_all, self.codec, records):
+            try:
+                request = self._checked(record, event)
+            except TallystreamError as error:
+                outputs.append(dead_letter(record, error, stage="batcher", shards=self.settings.shards))
                 continue
             expansion = expand(
                 request, appended_at=record.timestamp, now=now_ms(), limits=self.settings.limits
@@ -98,21 +99,9 @@ class Batcher(PartitionWorker):
         outputs += self._batches(groups)
         await emit(outputs)
 
-    def _read_all(
-        self, records: Sequence[Source]
-    ) -> list[tuple[Source, InferenceRequest | TallystreamError]]:
-        read: list[tuple[Source, InferenceRequest | TallystreamError]] = []
-        for record in records:
-            if record.value is None:
-                continue  # a tombstone asks for nothing
-            try:
-                read.append((record, self._read(record, record.value)))
-            except (DecodeError, InvalidRequestError) as error:
-                read.append((record, error))
-        return read
-
-    def _read(self, record: Source, value: bytes) -> InferenceRequest:
-        event = self.codec.decode(value)
+    def _checked(self, record: Source, event: Event | TallystreamError) -> InferenceRequest:
+        if isinstance(event, TallystreamError):
+            raise event
         if not isinstance(event, InferenceRequest):
             raise DecodeError(f"a {type(event).__name__} on {REQUESTS}")
         check_identity(event)

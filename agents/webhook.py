@@ -114,9 +114,8 @@ class DeliveryLog:
         try:
             event = self._codec.decode(message.value() or b"")  # type: ignore[arg-type]
         except DecodeError as error:
-            source = Source.of(message)
-            log.warning("dead letter", offset=source.offset, code=error.code, error=error.message)
-            self._outputs.append(dead_letter(source, error, stage="webhook", shards=self._settings.shards))
+            letter = dead_letter(Source.of(message), error, stage="webhook", shards=self._settings.shards)
+            self._outputs.append(letter)
         else:
             if isinstance(event, Result) and (delivery := new_delivery(event, now_ms())) is not None:
                 self._new.append(delivery)

@@ -16,7 +16,6 @@ from confluent_kafka import Message
 
 from pipeline.control import ControlReader
 from pipeline.engine.base import Completion, Engine, TaskKey
-from pipeline.engine.convert import generation_task, sample_of
 from pipeline.engine.factory import create_engine
 from pipeline.errors import DecodeError
 from pipeline.events import Batch
@@ -26,6 +25,7 @@ from pipeline.kafka.dead_letters import Source, dead_letter
 from pipeline.kafka.progress import ProgressWriter, TokenStream
 from pipeline.kafka.records import Finished, Output, Place
 from pipeline.kafka.transactions import TransactionalConsumer, place_of
+from pipeline.scheduling.convert import generation_task, sample_of
 from pipeline.scheduling.desk import Assigned, TaskDesk
 from pipeline.settings import Settings, load_settings
 from pipeline.telemetry import configure_logging, now_ms
@@ -95,7 +95,6 @@ class Worker:
             if not isinstance(batch, Batch):
                 raise DecodeError(f"a {type(batch).__name__} on {place[0]}")
         except DecodeError as error:
-            log.warning("dead letter", offset=offset, code=error.code, error=error.message)
             self._consumer.track(message, 1)
             letter = dead_letter(Source.of(message), error, stage="worker", shards=self._settings.shards)
             self._parked.append((letter, Finished(place, offset, 0)))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import structlog
 from confluent_kafka import Message
 
-from pipeline.errors import TallystreamError
+from pipeline.errors import DecodeError, TallystreamError
+from pipeline.events import Event
+from pipeline.kafka.codec import Codec
 from pipeline.kafka.records import Headers, Identity, Output, dead_letter_identity
 from pipeline.topics import DEAD_LETTERS
+
+log = structlog.get_logger(__name__)
 
 PREFIX = "tallystream.error."
 _LONGEST_MESSAGE = 1_000
@@ -43,11 +48,17 @@ class Source:
 
 
 def dead_letter(source: Source, error: TallystreamError, *, stage: str, shards: int) -> Output:
-    """The record for ``dead-letters``, on the shard of the partition that it came from.
+    """The record for ``dead-letters``, on the shard of the partition that it came from; says so in the log.
 
     Args:
         stage: the hop that could not handle it.
     """
+    log.warning(
+        "dead letter",
+        source=f"{source.topic}[{source.partition}]@{source.offset}",
+        code=error.code,
+        error=error.message,
+    )
     cause = {
         "code": error.code,
         "message": error.message[:_LONGEST_MESSAGE],
@@ -65,6 +76,23 @@ def dead_letter(source: Source, error: TallystreamError, *, stage: str, shards: 
         identities=(dead_letter_identity(source.topic, source.partition, source.offset),),
         headers=source.headers + tuple((PREFIX + name, value.encode()) for name, value in cause.items()),
     )
+
+
+def decode_all(codec: Codec, sources: Sequence[Source]) -> list[tuple[Source, Event | TallystreamError]]:
+    """Each record with its event, or with why it is none; tombstones ask for nothing and are left out.
+
+    Raises:
+        RegistryDownError: none of them can be judged now.
+    """
+    decoded: list[tuple[Source, Event | TallystreamError]] = []
+    for source in sources:
+        if source.value is None:
+            continue
+        try:
+            decoded.append((source, codec.decode(source.value)))
+        except DecodeError as error:
+            decoded.append((source, error))
+    return decoded
 
 
 def dead_letter_identities(message: Message) -> Iterable[Identity]:

@@ -145,9 +145,13 @@ class PartitionWorkers:
 
     async def _feed(self, stream: Any) -> None:
         """Hand each record to its partition's worker; waits while that one is full."""
-        async for event in stream.noack().events():
-            message = event.message
-            await self._ensure((message.topic, message.partition)).queue.put(event)
+        try:
+            async for event in stream.noack().events():
+                message = event.message
+                await self._ensure((message.topic, message.partition)).queue.put(event)
+        except Exception:  # Faust would acknowledge the record that caused it
+            log.critical("feeding crashed", topic=self._topic, exc_info=True)
+            os._exit(EXIT_CRASHED)
 
     def _ensure(self, place: Place) -> PartitionWorker:
         if place not in self._workers:
@@ -165,6 +169,9 @@ class PartitionWorkers:
             with suppress(asyncio.CancelledError):
                 await task
             worker.close()
+            while worker.queue.qsize():  # the feeder may wait for room in it; what it puts is dropped too
+                list(worker.queued(worker.queue.qsize()))
+                await asyncio.sleep(0)
 
 
 def source_of(event: EventT[Any]) -> Source:
