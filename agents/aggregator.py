@@ -46,7 +46,7 @@ class Aggregator(PartitionWorker):
     def __init__(self, settings: Settings, codec: Codec, place: Place, table: Any, tell: ProgressWriter):
         super().__init__(place)
         self.settings, self.codec, self.tell, self.shard = settings, codec, tell, place[1]
-        self.windows = WindowBook(restore(table, self.shard, settings.shards, codec))
+        self.table, self.windows = table, WindowBook({})
         self.store = WindowStore(table, self.shard)
         self.unsettled: set[WindowKey] = set()
 
@@ -57,8 +57,14 @@ class Aggregator(PartitionWorker):
             self.settings, source=self.place, since_ms=since_ms, reach=reach, identify=identify
         )
 
-    def since_without_records(self) -> int:
-        return self.windows.earliest() or now_ms()
+    async def prepare(self) -> None:
+        kept = dict(self.table.data)
+        self.windows = WindowBook(
+            await self.call(restore, kept, self.shard, self.settings.shards, self.codec)
+        )
+
+    def oldest_open(self) -> int | None:
+        return self.windows.earliest()
 
     async def gather(self) -> list[EventT[Any]]:
         try:

@@ -148,6 +148,7 @@ def _task(group: TaskGroup, sample_index: int) -> Identity:
 
 def _size(group: TaskGroup) -> int:
     texts = sum(len(turn.content.encode()) + 16 for turn in group.messages)
+    texts += sum(len(text.encode()) + 8 for text in group.stop) + len(group.tenant.encode())
     return texts + sum(map(len, group.images)) + 32 * len(group.tasks) + 256
 
 

@@ -82,14 +82,18 @@ class DeliveryLog:
 
     def assigned(self, places: Sequence[Place]) -> None:
         """Take up what earlier owners left pending."""
-        latest: dict[str, Delivery] = {}
+        pending: dict[str, Delivery] = {}
         for message in read_back(self._settings, [(DELIVERIES, shard) for _, shard in places]):
-            event = self._codec.decode(message.value() or b"")  # type: ignore[arg-type]
-            if isinstance(event, Delivery):
-                latest[event.delivery_id] = event
-        for delivery in latest.values():
-            if delivery.state is DeliveryState.PENDING:
-                self._submit(delivery)
+            try:
+                event = self._codec.decode(message.value() or b"")  # type: ignore[arg-type]
+            except DecodeError:
+                continue  # somebody else's record
+            if isinstance(event, Delivery) and event.state is DeliveryState.PENDING:
+                pending[event.delivery_id] = event
+            elif isinstance(event, Delivery):
+                pending.pop(event.delivery_id, None)
+        for delivery in pending.values():
+            self._submit(delivery)
 
     def revoking(self) -> None:
         self._publish()
@@ -168,7 +172,10 @@ async def serve(settings: Settings) -> None:
         waiting = [asyncio.create_task(asked.wait()), asyncio.create_task(dispatcher.failure()), thread]
         log.info("ready")
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        await dispatcher.close()
+        closing = asyncio.create_task(dispatcher.close())
+        await asyncio.wait(
+            [closing, thread], return_when=asyncio.FIRST_COMPLETED
+        )  # no record without the thread
         stop.set()
         await thread
         if waiting[1] in done:

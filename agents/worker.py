@@ -102,9 +102,11 @@ class Worker:
         tasks = [(group, task) for group in batch.groups for task in group.tasks]
         done = self._consumer.track(message, len(tasks))
         for bit, (group, task) in enumerate(tasks):
-            if not done >> bit & 1:
-                finished = Finished(place, offset, bit)
-                self._desk.take(Assigned(group, task, finished, batch.created_at, batch.lane))
+            assigned = Assigned(group, task, Finished(place, offset, bit), batch.created_at, batch.lane)
+            if done >> bit & 1:
+                self._desk.through(assigned.key)
+            else:
+                self._desk.take(assigned)
 
     def _begin(self) -> None:
         now = now_ms()

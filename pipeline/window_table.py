@@ -7,7 +7,7 @@ characters. A head is the Opened marker as it came, or ``closed`` and the time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pipeline.events import Opened, Sample
@@ -63,11 +63,10 @@ class WindowStore:
         await asyncio.gather(*sent)
 
 
-def restore(table: Any, shard: int, shards: int, codec: Codec) -> Mapping[WindowKey, Window]:
-    """The windows of one shard from a recovered table."""
-    items: Iterable[tuple[bytes, bytes]] = table.data.items()
+def restore(kept: Mapping[bytes, bytes], shard: int, shards: int, codec: Codec) -> Mapping[WindowKey, Window]:
+    """The windows of one shard from what a recovered table holds."""
     windows: dict[WindowKey, Window] = {}
-    for raw, value in items:
+    for raw, value in kept.items():
         request_id, run, *rest = raw.decode().split("\0")
         if shard_of(request_id, shards) != shard:
             continue

@@ -11,6 +11,9 @@ import pytest
 from pipeline.kafka.local_broker import choose_broker
 from pipeline.kafka.local_registry import LocalRegistry
 from pipeline.settings import Settings, load_settings
+from tests.integration.running import asker, running
+
+__all__ = ["asker", "running"]  # one pipeline for the whole session, so the fixture must have one home
 
 Say = Callable[[str], None]
 

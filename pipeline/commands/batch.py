@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import secrets
 import time
 from dataclasses import dataclass, field, replace
@@ -22,12 +24,17 @@ from rich.progress import (
 
 from pipeline.client import RequestProducer, TopicFollower
 from pipeline.commands.console import connected_settings, err
-from pipeline.errors import InvalidRequestError, TallystreamError
-from pipeline.events import ErrorInfo, InferenceRequest, Mode, Result
+from pipeline.errors import DecodeError, InvalidRequestError, TallystreamError
+from pipeline.events import ErrorInfo, Event, InferenceRequest, Mode, Result
 from pipeline.kafka.connect import make_codec
+from pipeline.kafka.read_back import read_back
 from pipeline.settings import Settings
 from pipeline.telemetry import now_ms
 from pipeline.topics import RESULTS
+
+_SLACK = 60.0
+_PEEK = 5.0
+"""Seconds after which results from before this run are looked at for ids that lines brought along."""
 
 
 @dataclass(slots=True)
@@ -50,12 +57,19 @@ class Run:
     out: TextIO
     earlier: frozenset[str] = frozenset()
     lines: dict[str, int] = field(default_factory=dict[str, int])
+    overdue_at: dict[str, float] = field(default_factory=dict[str, float])
     finished: int = 0
     failed: int = 0
+
+    def note(self, event: Event) -> None:
+        """Take a final result of an outstanding line."""
+        if isinstance(event, Result) and event.status.terminal:
+            self.write(event.request_id, _outcome(event))
 
     def write(self, request_id: str, outcome: dict[str, Any]) -> None:
         """Write an outstanding line's outcome, once."""
         line = self.lines.pop(request_id, None)
+        self.overdue_at.pop(request_id, None)
         if line is None:
             return
         self.finished += 1
@@ -132,8 +146,8 @@ def _run(
 
         def collect(timeout: float) -> None:
             for _, event in follower.read(timeout):
-                if isinstance(event, Result) and event.status.terminal and event.request_id in run.lines:
-                    run.write(event.request_id, _outcome(event))
+                run.note(event)
+            sender.look_back()
             progress.update(bar, completed=run.finished)
 
         for number, line in enumerate(lines, 1):
@@ -167,6 +181,9 @@ class Sender:
         self._settings, self._producer, self._run = settings, producer, run
         self._state, self._state_path = state, state_path
         self._defaults, self._max_tokens = defaults, max_tokens
+        self._codec = make_codec(settings)
+        self._given: set[str] = set()
+        self._peek_at = math.inf
         self._last = 0
         self._saved = 0.0
         self._save()
@@ -179,7 +196,16 @@ class Sender:
             request_id = request.request_id
             if request_id in self._run.earlier:
                 return
+            if request_id in self._run.lines or request_id in self._given:
+                request_id = f"{self._state.token}-{number}"
+                raise InvalidRequestError(
+                    f"id {request.request_id!r} stands on an earlier line too", field="id"
+                )
+            if request_id != f"{self._state.token}-{number}":
+                self._given.add(request_id)
+                self._peek_at = min(self._peek_at, time.monotonic() + _PEEK)
             self._run.lines[request_id] = number
+            self._run.overdue_at[request_id] = time.monotonic() + self._patience(request)
             if number > self._state.sent:
                 self._producer.send(request, self._refused)
         except TallystreamError as error:
@@ -190,12 +216,39 @@ class Sender:
             self._run.write(request_id, {"status": "failed", "error": problem})
         self._last = number
 
+    def look_back(self) -> None:
+        """For lines that are overdue: find results that came before this run, else give the lines up.
+
+        An id of a line's own may have been asked and answered by an earlier run.
+        """
+        now = time.monotonic()
+        overdue = [request_id for request_id, at in self._run.overdue_at.items() if at < now]
+        if not overdue and now < self._peek_at:
+            return
+        self._peek_at = math.inf
+        places = [(RESULTS, shard) for shard in range(self._settings.shards)]
+        for message in read_back(self._settings, places):
+            with contextlib.suppress(DecodeError):
+                self._run.note(self._codec.decode(message.value() or b""))  # type: ignore[arg-type]
+        for request_id in overdue:
+            late = {
+                "code": "no_result",
+                "message": "no result came by the deadline; is the pipeline running?",
+            }
+            self._run.write(request_id, {"status": "failed", "error": late})
+
     def checkpoint(self) -> None:
         """Now and then: wait for Kafka's acknowledgements, then note how far they go."""
         if self._last > self._state.sent and time.monotonic() - self._saved > 1.0:
             self._producer.flush()
             self._state.sent = self._last
             self._save()
+
+    def _patience(self, request: InferenceRequest) -> float:
+        """Seconds after which a line is overdue: its request ends by its deadline, or it was asked before."""
+        limits = self._settings.limits
+        own = limits.deadline_deep_ms if request.mode is Mode.DEEP else limits.deadline_ms
+        return (request.deadline_ms or own) / 1000 * 1.1 + _SLACK
 
     def _save(self) -> None:
         draft = self._state_path.with_name(self._state_path.name + ".new")

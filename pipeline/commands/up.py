@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from types import FrameType
+import time
 from typing import Annotated
 
 import typer
@@ -21,13 +19,6 @@ def up(
 ) -> None:
     """Start Kafka (if TALLYSTREAM_BOOTSTRAP names none), the topics and every agent; Ctrl-C stops them all."""
     settings = load_settings(**({"model": model} if model else {}))
-    stop = threading.Event()
-
-    def ask_to_stop(_: int, __: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, ask_to_stop)
     agents = [agent for agent in AGENTS for _ in range(workers if agent == "worker" else 1)]
     if workers > settings.shards:
         say(
@@ -38,7 +29,9 @@ def up(
             f'up, on Kafka at {stack.settings.bootstrap}; try: tallystream ask "What is 7 + 5?"',
             style="green",
         )
-        while not stop.wait(0.5):
-            if failed := stack.supervisor.failed:
-                raise TallystreamError(f"{failed} keeps failing; see its log")
-        say("stopping …")
+        try:
+            while not (failed := stack.supervisor.failed):
+                time.sleep(0.5)
+            raise TallystreamError(f"{failed} keeps failing; see its log")
+        except (KeyboardInterrupt, SystemExit):
+            say("stopping …")

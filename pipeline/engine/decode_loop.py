@@ -161,7 +161,11 @@ class DecodeLoop:
         if row in self._table.active:
             self._table.leave(row, poisoned=poisoned)
         self._inbox.remove(row)
-        piece, reason = row.flush(reason)
+        try:
+            piece, reason = row.flush(reason)
+        except Exception:
+            _log.exception("last text lost", key=row.task.key)
+            piece = ""
         self._show(row, piece)
         completion = row.completion(reason, self._clock(), error)
         try:

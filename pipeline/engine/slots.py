@@ -22,6 +22,9 @@ from pipeline.settings import EngineSettings, Settings
 _log = structlog.get_logger(__name__)
 
 
+EXIT_ENGINE_BROKEN = 71
+
+
 class SlotEngine:
     """An ``Engine`` on a causal language model of transformers.
 
@@ -88,7 +91,7 @@ class SlotEngine:
                     loop.turn()
                 except Exception as error:
                     _log.exception("engine turn failed")
-                    loop.fail_all(error)
+                    _fail_all_or_die(loop, error)
             loop.cancel_all()
 
     def _prepare(self, listener: EngineListener) -> DecodeLoop:
@@ -100,6 +103,19 @@ class SlotEngine:
         table = SlotTable(runner, options.rows)
         self._limit = lambda: table.limit
         return DecodeLoop(loaded, table, self._inbox, listener, self._clock)
+
+
+def _fail_all_or_die(loop: DecodeLoop, error: Exception) -> None:
+    """End every task with this error.
+
+    When not even that works (a device that is broken for good), the process ends, so that its
+    supervisor starts it afresh: a worker without an engine would hold its partitions and draw nothing.
+    """
+    try:
+        loop.fail_all(error)
+    except Exception:
+        _log.critical("engine is beyond repair", exc_info=True)
+        os._exit(EXIT_ENGINE_BROKEN)
 
 
 def thread_count(options: EngineSettings) -> int:

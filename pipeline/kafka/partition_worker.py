@@ -18,7 +18,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -28,6 +27,7 @@ from pipeline.errors import DependencyDownError, FencedError
 from pipeline.kafka.dead_letters import Source
 from pipeline.kafka.fenced_sink import FencedSink
 from pipeline.kafka.records import Output, Place
+from pipeline.telemetry import now_ms
 
 log = structlog.get_logger(__name__)
 
@@ -62,8 +62,12 @@ class PartitionWorker(ABC):
     async def run(self) -> None:
         """Serve until cancelled."""
         failures = 0
+        prepared = False
         while True:
             try:
+                if not prepared:
+                    await self.prepare()
+                    prepared = True
                 if not self._pending:
                     self._pending = await self.gather()
                 records = [source_of(event) for event in self._pending]
@@ -96,8 +100,8 @@ class PartitionWorker(ABC):
         assert self._sink is not None
         return self._sink
 
-    async def opened(self) -> None:  # noqa: B027 - a hook that most workers don't need
-        """Called after a sink was opened, before anything is handled."""
+    async def prepare(self) -> None:  # noqa: B027 - a hook that not every worker needs
+        """Called before the first record is gathered; tried again like everything else when it fails."""
 
     def close(self) -> None:
         self._drop_sink()
@@ -108,13 +112,13 @@ class PartitionWorker(ABC):
         if self._sink is not None and (not oldest_ms or oldest_ms >= self._since_ms):
             return
         self._drop_sink()
-        self._since_ms = oldest_ms or self.since_without_records()
+        bounds = [ms for ms in (oldest_ms, self.oldest_open()) if ms]
+        self._since_ms = min(bounds, default=now_ms())
         self._sink = await self.call(self.open_sink, self._since_ms)
-        await self.opened()
 
-    def since_without_records(self) -> int:
-        """Broker time in ms of the oldest input that matters when none has come yet."""
-        return 1
+    def oldest_open(self) -> int | None:
+        """When the oldest unfinished work began that no record will bring again, in ms, if there is any."""
+        return None
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Run a blocking function on this partition's own thread."""
@@ -165,9 +169,9 @@ class PartitionWorkers:
         """Forget every partition: what was not acknowledged comes again, to whoever owns it then."""
         workers, self._workers = self._workers, {}
         for worker, task in workers.values():
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            while not task.done():  # a wait with a time-out can swallow a cancellation
+                task.cancel()
+                await asyncio.wait([task], timeout=0.5)
             worker.close()
             while worker.queue.qsize():  # the feeder may wait for room in it; what it puts is dropped too
                 list(worker.queued(worker.queue.qsize()))

@@ -196,7 +196,10 @@ class TransactionalConsumer:
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._paused.clear()
         places = [(tp.topic, tp.partition) for tp in partitions]
-        consumer.assign(self._load(places))
+        starts = self._load(places)
+        consumer.assign(starts)
+        if starts:
+            consumer.resume(starts)  # librdkafka remembers a pause over a rebalance
         self._listener.assigned(places)
         log.info("assigned", partitions=[f"{topic}[{partition}]" for topic, partition in places])
 

@@ -125,6 +125,12 @@ class TaskDesk:
             del self._ended[key], self._running[key], self._tasks[key]
         return keys
 
+    def through(self, key: TaskKey) -> None:
+        """A task was published after all, by a transaction whose outcome was not known."""
+        if key not in self._tasks:
+            self._running.pop(key, None)
+            self._ended.pop(key, None)
+
     def drop(self, places: Collection[Place]) -> None:
         """Forget the records of these partitions; running tasks go on in case the records come back."""
         self._tasks = {key: a for key, a in self._tasks.items() if a.finished.place not in places}

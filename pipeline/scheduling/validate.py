@@ -9,6 +9,10 @@ from pipeline.events import PRIORITIES, InferenceRequest, Kind
 from pipeline.settings import LimitSettings
 
 _LONGEST_ID = 128
+_LONGEST_URL = 2_048
+_LARGEST_METADATA = 65_536
+"""It travels in the marker, in every result and, escaped, in every callback."""
+_MOST_STOPS, _LONGEST_STOP = 16, 256
 _LONGEST_DEADLINE_MS = 2**40
 _LARGEST_SEED = 2**62
 
@@ -30,6 +34,21 @@ def check_identity(request: InferenceRequest) -> None:
         f"must be 0 to {PRIORITIES - 1}, not {request.priority}",
     )
     _check(request.run >= 0, "run", "must not be negative")
+    _check(
+        len(request.tenant) <= _LONGEST_ID and request.tenant.isprintable(),
+        "tenant",
+        f"must be at most {_LONGEST_ID} printable characters",
+    )
+    size = sum(len(name.encode()) + len(text.encode()) for name, text in request.metadata.items())
+    _check(
+        size <= _LARGEST_METADATA, "metadata", f"must be at most {_LARGEST_METADATA:,} bytes, not {size:,}"
+    )
+    callback = request.callback
+    _check(
+        callback is None or len(callback.url) + len(callback.secret_id) <= _LONGEST_URL,
+        "callback.url",
+        f"must be at most {_LONGEST_URL} characters",
+    )
 
 
 def check_content(request: InferenceRequest, limits: LimitSettings) -> None:
@@ -70,6 +89,11 @@ def check_content(request: InferenceRequest, limits: LimitSettings) -> None:
         sampling.max_new_tokens is None or 1 <= sampling.max_new_tokens <= limits.max_new_tokens,
         "sampling.max_new_tokens",
         f"must be 1 to {limits.max_new_tokens}, not {sampling.max_new_tokens}",
+    )
+    _check(
+        len(sampling.stop) <= _MOST_STOPS and all(0 < len(text) <= _LONGEST_STOP for text in sampling.stop),
+        "sampling.stop",
+        f"must be at most {_MOST_STOPS} texts of 1 to {_LONGEST_STOP} characters",
     )
     _check(
         request.deadline_ms is None or 0 < request.deadline_ms < _LONGEST_DEADLINE_MS,

@@ -119,3 +119,19 @@ def test_a_killed_batch_goes_on_where_it_was(env: dict[str, str], asker: Asker, 
     asker.finals(line["id"] for line in lines)
     assert len({r.request_id for r in asker.of(Result)}) == len(asker.of(Result))
     assert len({(s.request_id, s.sample_index) for s in asker.of(Sample)}) == len(asker.of(Sample))
+
+
+def test_ids_of_lines_are_kept_and_asked_once(env: dict[str, str], asker: Asker, tmp_path: Path) -> None:
+    """The same file again finds the answers of the first time; a repeated id fails alone."""
+    source, prefix = tmp_path / "in.jsonl", tmp_path.name
+    lines = [{"id": f"{prefix}-{n}", "prompt": f"answers={n}"} for n in range(3)]
+    source.write_text("".join(json.dumps(line) + "\n" for line in [*lines, lines[0]]))
+    for target in (tmp_path / "first.jsonl", tmp_path / "second.jsonl"):
+        done = tallystream("batch", str(source), str(target), env=env)
+        assert done.returncode == 1, done.stderr
+        outcomes = {line["line"]: line for line in map(json.loads, target.read_text().splitlines())}
+        assert [outcomes[n + 1]["answer"] for n in range(3)] == ["0", "1", "2"]
+        assert [outcomes[n + 1]["id"] for n in range(3)] == [line["id"] for line in lines]
+        assert outcomes[4]["error"]["field"] == "id"
+    asker.finals(line["id"] for line in lines)
+    assert len(asker.results()) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -100,3 +101,14 @@ async def test_a_deadline_whose_transaction_failed_is_tried_again(aggregator: Ag
         await aggregator.handle([record(opened(3))], sink)
     await aggregator.handle([], sink)
     assert len(sink.results()) == 1
+
+
+async def test_results_are_read_back_from_the_oldest_open_window_on(
+    aggregator: Aggregator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its marker is acknowledged, so no record brings it again; what it led to may be written already."""
+    await aggregator.handle([record(replace(opened(expected=3), deadline_at=2**42))], Sink())
+    asked: list[int] = []
+    monkeypatch.setattr(aggregator, "open_sink", asked.append)
+    await aggregator._ready(9_000_000_000_000)
+    assert asked == [aggregator.windows.earliest()]

@@ -77,8 +77,8 @@ def test_what_is_restored_is_the_window(request_ids: set[str], data: st.DataObje
         windows[key] = window
     for shard in range(shards):
         mine = {key: window for key, window in windows.items() if shard_of(key[0], shards) == shard}
-        assert restore(table, shard, shards, CODEC) == mine
-        assert restore(table.recovered(), shard, shards, CODEC) == mine
+        assert restore(table.data, shard, shards, CODEC) == mine
+        assert restore(table.recovered().data, shard, shards, CODEC) == mine
     assert table.recovered().data == table.data
     assert all(
         partition == shard_of(key.split(b"\0")[0].decode(), shards) for partition, key, _ in table.changelog

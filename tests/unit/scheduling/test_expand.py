@@ -223,3 +223,24 @@ def test_whatever_can_be_read_can_be_written_on(
     batch = Batch("b", priority, NOW, tuple(group for _, group in result.groups))
     assert codec.decode(codec.encode(batch)) == batch
     assert sorted(tasks(result)) == list(range(result.opened.expected))
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("tenant", {"tenant": "x" * 129}),
+        ("metadata", {"metadata": {"m": "\x01" * 70_000}}),
+        ("callback.url", {"callback": Callback("http://example.com/" + "x" * 3_000)}),
+    ],
+)
+def test_what_travels_with_every_event_is_bounded(field: str, change: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        check_identity(InferenceRequest("r", "hi", **change))
+    assert refused.value.field == field
+
+
+def test_stop_texts_are_bounded() -> None:
+    for stop in (("x" * 257,), ("",), ("x",) * 17):
+        request = InferenceRequest("r", "hi", sampling=SamplingOverrides(stop=stop))
+        with pytest.raises(InvalidRequestError, match=r"sampling\.stop"):
+            check_content(request, LimitSettings.model_validate({}))
