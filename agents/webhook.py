@@ -26,6 +26,7 @@ from pipeline.delivery.payload import new_delivery
 from pipeline.delivery.secret_store import SecretStore
 from pipeline.errors import DecodeError
 from pipeline.events import Delivery, DeliveryState, Result
+from pipeline.kafka.clients import value_of
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
 from pipeline.kafka.dead_letters import Source, dead_letter
@@ -85,7 +86,7 @@ class DeliveryLog:
         pending: dict[str, Delivery] = {}
         for message in read_back(self._settings, [(DELIVERIES, shard) for _, shard in places]):
             try:
-                event = self._codec.decode(message.value() or b"")  # type: ignore[arg-type]
+                event = self._codec.decode(value_of(message))
             except DecodeError:
                 continue  # somebody else's record
             if isinstance(event, Delivery) and event.state is DeliveryState.PENDING:
@@ -116,7 +117,7 @@ class DeliveryLog:
             return
         self._consumer.track(message, 1)
         try:
-            event = self._codec.decode(message.value() or b"")  # type: ignore[arg-type]
+            event = self._codec.decode(value_of(message))
         except DecodeError as error:
             letter = dead_letter(Source.of(message), error, stage="webhook", shards=self._settings.shards)
             self._outputs.append(letter)

@@ -19,6 +19,7 @@ from pipeline.engine.base import Completion, Engine, TaskKey
 from pipeline.engine.factory import create_engine
 from pipeline.errors import DecodeError
 from pipeline.events import Batch
+from pipeline.kafka.clients import value_of
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
 from pipeline.kafka.dead_letters import Source, dead_letter
@@ -86,12 +87,11 @@ class Worker:
 
     def _take(self, message: Message) -> None:
         place, offset = place_of(message), message.offset() or 0
-        value = message.value()
-        if value is None:
+        if message.value() is None:
             self._consumer.track(message, 0)
             return
         try:
-            batch = self._codec.decode(value)  # type: ignore[arg-type]
+            batch = self._codec.decode(value_of(message))
             if not isinstance(batch, Batch):
                 raise DecodeError(f"a {type(batch).__name__} on {place[0]}")
         except DecodeError as error:

@@ -10,7 +10,14 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from pipeline.errors import BrokerDownError, DecodeError, PayloadTooLargeError
 from pipeline.events import Event, InferenceRequest
-from pipeline.kafka.clients import assigned_consumer, kafka_error, patiently, plain_producer, poll_many
+from pipeline.kafka.clients import (
+    assigned_consumer,
+    kafka_error,
+    patiently,
+    plain_producer,
+    poll_many,
+    value_of,
+)
 from pipeline.kafka.codec import Codec
 from pipeline.scheduling.validate import check_content, check_identity
 from pipeline.settings import Settings
@@ -105,7 +112,7 @@ class TopicFollower:
             if message.error() is not None or message.value() is None:
                 continue
             try:
-                yield message.topic() or "", self._codec.decode(message.value() or b"")  # type: ignore[arg-type]
+                yield message.topic() or "", self._codec.decode(value_of(message))
             except DecodeError:
                 continue  # somebody else's record; the hop that owns it reports it
 

@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_END, TopicPartition
 
 from pipeline.errors import DecodeError, DependencyDownError
 from pipeline.events import Control
-from pipeline.kafka.clients import assigned_consumer
+from pipeline.kafka.clients import assigned_consumer, value_of
 from pipeline.kafka.codec import Codec
 from pipeline.settings import Settings
 from pipeline.topics import CONTROL
@@ -46,7 +46,7 @@ class ControlReader:
             if message is None or message.error() is not None:
                 continue
             try:
-                event = self._codec.decode(message.value() or b"")  # type: ignore[arg-type]
+                event = self._codec.decode(value_of(message))
             except (DecodeError, DependencyDownError) as error:
                 log.warning("control record skipped", code=error.code, error=error.message)
                 continue

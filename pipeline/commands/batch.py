@@ -26,6 +26,7 @@ from pipeline.client import RequestProducer, TopicFollower
 from pipeline.commands.console import connected_settings, err
 from pipeline.errors import DecodeError, InvalidRequestError, TallystreamError
 from pipeline.events import ErrorInfo, Event, InferenceRequest, Mode, Result
+from pipeline.kafka.clients import value_of
 from pipeline.kafka.connect import make_codec
 from pipeline.kafka.read_back import read_back
 from pipeline.settings import Settings
@@ -229,7 +230,7 @@ class Sender:
         places = [(RESULTS, shard) for shard in range(self._settings.shards)]
         for message in read_back(self._settings, places):
             with contextlib.suppress(DecodeError):
-                self._run.note(self._codec.decode(message.value() or b""))  # type: ignore[arg-type]
+                self._run.note(self._codec.decode(value_of(message)))
         for request_id in overdue:
             late = {
                 "code": "no_result",

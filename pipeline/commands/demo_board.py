@@ -24,6 +24,7 @@ from pipeline.events import (
     Sample,
     Status,
 )
+from pipeline.kafka.clients import value_of
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.read_back import read_back
 from pipeline.settings import Settings
@@ -97,7 +98,7 @@ class Board:
         seen: Counter[tuple[str | int, ...]] = Counter()
         places = {shard_of(request_id, settings.shards) for request_id in self._rows}
         for message in read_back(settings, [(topic, s) for topic in (SAMPLES, RESULTS) for s in places]):
-            event = codec.decode(message.value() or b"")  # type: ignore[arg-type]
+            event = codec.decode(value_of(message))
             if isinstance(event, Sample):
                 seen["sample", event.request_id, event.run, event.sample_index] += 1
             elif isinstance(event, Result):

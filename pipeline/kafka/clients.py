@@ -131,6 +131,12 @@ def patiently(call: Callable[[], _T], *, deadline: float = 60.0) -> _T:
             time.sleep(0.05)
 
 
+def value_of(message: Message) -> bytes:
+    """A record's value; a tombstone has none and gives no bytes, which is no event of ours."""
+    value = message.value()
+    return value if isinstance(value, bytes) else b""
+
+
 def admin_client(settings: Settings) -> AdminClient:
     return AdminClient(base_config(settings))
 

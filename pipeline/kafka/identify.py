@@ -8,6 +8,7 @@ from confluent_kafka import Message
 
 from pipeline.errors import DecodeError
 from pipeline.events import Batch, Opened, Result
+from pipeline.kafka.clients import value_of
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.dead_letters import dead_letter_identities
 from pipeline.kafka.fenced_sink import Identify
@@ -23,7 +24,7 @@ def identify_with(codec: Codec) -> Identify:
             yield from dead_letter_identities(message)
             return
         try:
-            event = codec.decode(message.value() or b"")  # type: ignore[arg-type]
+            event = codec.decode(value_of(message))
         except DecodeError:
             return  # somebody else's record
         match event:
