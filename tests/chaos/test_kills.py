@@ -12,7 +12,7 @@ from collections import Counter
 
 import pytest
 
-from pipeline.events import Batch, Callback, Delivery, DeliveryState, Mode, Sample, Status
+from pipeline.events import Batch, Callback, Delivery, DeliveryState, Mode, Opened, Result, Sample, Status
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.read_back import read_back
 from pipeline.settings import Settings
@@ -24,6 +24,8 @@ from tests.integration.running import Running
 pytestmark = pytest.mark.integration
 
 _ROUNDS = 2
+_TRACE = {"batcher": Opened, "worker": Sample, "aggregator": Result, "webhook": Result}
+"""What the last request must have led to before the kill: its input is not committed then, so it comes again."""
 _REQUESTS_A_KILL = 15
 
 
@@ -35,6 +37,8 @@ def test_killing_every_role_loses_nothing_and_doubles_nothing(asker: Asker, runn
             callback = Callback(running.receiver.url) if chance.random() < 0.5 else None
             mode, priority = chance.choice(list(Mode)), chance.randrange(6)
             asked.append(asker.ask("answers=7,7,7,7,8", mode=mode, priority=priority, callback=callback))
+        last, trace = asked[-1], _TRACE[agent]
+        asker.until(lambda last=last, trace=trace: last in {e.request_id for e in asker.of(trace)}, "a trace")
         before = running.supervisor.pids[f"{agent}-0"]
         os.kill(before, signal.SIGKILL)
         for _ in range(_REQUESTS_A_KILL):
