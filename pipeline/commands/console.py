@@ -11,7 +11,7 @@ from pipeline.errors import ConfigError
 from pipeline.running import read_running
 from pipeline.settings import Settings, load_settings
 
-_PIPED_WIDTH = 132
+_PIPED_WIDTH = 140
 """Columns of a table when nobody's terminal says how wide it is."""
 
 out = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPED_WIDTH)
