@@ -66,22 +66,24 @@ class Window:
         opened, samples = self.opened, list(self.samples.values())
         first = next((sample for sample in samples if sample.role is Role.FIRST), None)
         if first is not None and not self.first_published and first.error is None:
-            result = _result(opened, [first], now, Status.FIRST_ANSWER, None, revision=0)
-            if result.answer is not None:
-                results.append(result)
+            verdict = vote([first], _policy(opened))
+            if verdict.answer is not None:
+                results.append(_result(opened, [first], verdict, now, Status.FIRST_ANSWER, None, revision=0))
         final = self._final(opened, samples, now)
         return [*results, final] if final else results
 
     def _final(self, opened: Opened, samples: Sequence[Sample], now: int) -> Result | None:
         revision = 1 if opened.mode is Mode.DEEP else 0
         if opened.error is not None:
-            return _result(opened, samples, now, Status.FAILED, opened.error, revision)
+            verdict = vote(samples, _policy(opened))
+            return _result(opened, samples, verdict, now, Status.FAILED, opened.error, revision)
         complete = len(samples) >= opened.expected
         overdue = now >= opened.deadline_at
         if not (complete or overdue or decided(samples, opened.expected, _policy(opened))):
             return None
-        status, error = _outcome(opened, samples, early=overdue and not complete)
-        return _result(opened, samples, now, status, error, revision)
+        verdict = vote(samples, _policy(opened))
+        status, error = _outcome(opened, samples, verdict, early=overdue and not complete)
+        return _result(opened, samples, verdict, now, status, error, revision)
 
 
 class WindowBook:
@@ -143,8 +145,10 @@ def is_final(result: Result) -> bool:
     return result.status.terminal
 
 
-def _outcome(opened: Opened, samples: Sequence[Sample], *, early: bool) -> tuple[Status, ErrorInfo | None]:
-    if vote(samples, _policy(opened)).answer is not None:
+def _outcome(
+    opened: Opened, samples: Sequence[Sample], verdict: Verdict, *, early: bool
+) -> tuple[Status, ErrorInfo | None]:
+    if verdict.answer is not None:
         return (Status.PARTIAL_DONE if early else Status.DONE), None
     errors = [sample.error for sample in sorted(samples, key=lambda s: s.sample_index) if sample.error]
     if early:
@@ -165,12 +169,12 @@ def _policy(opened: Opened) -> VotePolicy:
 def _result(
     opened: Opened,
     samples: Sequence[Sample],
+    verdict: Verdict,
     now: int,
     status: Status,
     error: ErrorInfo | None,
     revision: int,
 ) -> Result:
-    verdict = vote(samples, _policy(opened))
     finished = [sample.timings.finished_at for sample in samples]
     return Result(
         request_id=opened.request_id,

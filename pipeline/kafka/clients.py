@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 
 from pipeline.errors import BrokerDownError
+from pipeline.kafka.records import Output
 from pipeline.settings import Settings
 
 MAX_MESSAGE_BYTES = 6 * 1024 * 1024
@@ -129,6 +130,34 @@ def patiently(call: Callable[[], _T], *, deadline: float = 60.0) -> _T:
             if time.monotonic() > until or error.fatal() or error.code() in _FOR_GOOD:
                 raise BrokerDownError(error.str()) from exception
             time.sleep(0.05)
+
+
+def repeat(call: Callable[[], None], *, deadline: float = 60.0) -> None:
+    """Make one call of a transaction, again and again while librdkafka says that the same call may be repeated.
+
+    Args:
+        deadline: seconds after which its last error is raised.
+
+    Raises:
+        KafkaException: the call failed for good, or still fails.
+    """
+    until = time.monotonic() + deadline
+    while True:
+        try:
+            return call()
+        except KafkaException as exception:
+            if not kafka_error(exception).retriable() or time.monotonic() > until:
+                raise
+
+
+def write(producer: Producer, out: Output) -> None:
+    """Queue a record; waits while the producer's queue is full."""
+    while True:
+        try:
+            producer.produce(out.topic, out.value, out.key, out.partition, headers=list(out.headers))
+            return
+        except BufferError:
+            producer.poll(0.1)
 
 
 def value_of(message: Message) -> bytes:

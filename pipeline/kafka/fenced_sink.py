@@ -19,12 +19,13 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import structlog
 from confluent_kafka import KafkaException, Message
 
 from pipeline.errors import BrokerDownError, FencedError
-from pipeline.kafka.clients import kafka_error, transactional_producer
+from pipeline.kafka.clients import kafka_error, repeat, transactional_producer, write
 from pipeline.kafka.read_back import read_back
 from pipeline.kafka.records import Identity, Output
 from pipeline.settings import Settings
@@ -35,7 +36,6 @@ _CLOCK_SLACK_MS = 60_000
 """Brokers stamp inputs and outputs each by their own clock."""
 
 _CALL_TIMEOUT = 5.0
-_DEADLINE = 60.0
 
 Identify = Callable[[Message], Iterable[Identity]]
 
@@ -116,7 +116,7 @@ class FencedSink:
             return 0
         self._call("begin_transaction", self._producer.begin_transaction)
         for out in fresh:
-            self._produce(out)
+            self._call("produce", partial(write, self._producer, out))
         self._call("commit_transaction", lambda: self._producer.commit_transaction(_CALL_TIMEOUT))
         for out in fresh:
             self._learn(out.identities)
@@ -126,29 +126,11 @@ class FencedSink:
         """Let the producer go; an open transaction is left to be fenced or timed out."""
         self._producer.purge()
 
-    def _produce(self, out: Output) -> None:
-        while True:
-            try:
-                self._producer.produce(
-                    out.topic, out.value, out.key, out.partition, headers=list(out.headers)
-                )
-                return
-            except BufferError:
-                self._producer.poll(0.1)
-            except KafkaException as exception:
-                raise self._failure("produce", exception) from exception
-
     def _call(self, what: str, call: Callable[[], None]) -> None:
-        """Repeat a call while librdkafka says that the same call may be repeated."""
-        deadline = time.monotonic() + _DEADLINE
-        while True:
-            try:
-                call()
-                return
-            except KafkaException as exception:
-                if not kafka_error(exception).retriable() or time.monotonic() > deadline:
-                    raise self._failure(what, exception) from exception
-                log.debug("retrying", call=what, error=str(exception))
+        try:
+            repeat(call)
+        except KafkaException as exception:
+            raise self._failure(what, exception) from exception
 
     def _failure(self, what: str, exception: KafkaException) -> FencedError | BrokerDownError:
         error = kafka_error(exception)

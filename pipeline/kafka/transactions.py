@@ -17,15 +17,22 @@ committed; fatal, a new producer, then rewind. ``publish`` says by its return va
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import structlog
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from pipeline.errors import BrokerDownError
-from pipeline.kafka.clients import group_consumer, kafka_error, patiently, poll_many, transactional_producer
+from pipeline.kafka.clients import (
+    group_consumer,
+    kafka_error,
+    patiently,
+    poll_many,
+    repeat,
+    transactional_producer,
+    write,
+)
 from pipeline.kafka.in_flight import InFlight, Position
 from pipeline.kafka.records import Finished, Output, Place
 from pipeline.settings import Settings
@@ -34,7 +41,6 @@ log = structlog.get_logger(__name__)
 
 _POLL_LIMIT = 16
 _CALL_TIMEOUT = 5.0
-_DEADLINE = 60.0
 
 
 class Rebalances(Protocol):
@@ -144,22 +150,17 @@ class TransactionalConsumer:
 
     def _transaction(self, outputs: Sequence[Output], moved: dict[Place, Position]) -> None:
         producer = self._producer
-        self._retry(producer.begin_transaction)
+        repeat(producer.begin_transaction)
         for out in outputs:
-            while True:
-                try:
-                    producer.produce(out.topic, out.value, out.key, out.partition, headers=list(out.headers))
-                    break
-                except BufferError:
-                    producer.poll(0.1)
+            write(producer, out)
         if moved:
             offsets = [
                 TopicPartition(topic, partition, position.offset, position.metadata)
                 for (topic, partition), position in moved.items()
             ]
             group = self._consumer.consumer_group_metadata()
-            self._retry(lambda: producer.send_offsets_to_transaction(offsets, group, _CALL_TIMEOUT))
-        self._retry(lambda: producer.commit_transaction(_CALL_TIMEOUT))
+            repeat(lambda: producer.send_offsets_to_transaction(offsets, group, _CALL_TIMEOUT))
+        repeat(lambda: producer.commit_transaction(_CALL_TIMEOUT))
 
     def _recover(self, exception: KafkaException) -> None:
         error = kafka_error(exception)
@@ -167,7 +168,7 @@ class TransactionalConsumer:
         rebuild = not error.txn_requires_abort()
         if not rebuild:
             try:
-                self._retry(lambda: self._producer.abort_transaction(_CALL_TIMEOUT))
+                repeat(lambda: self._producer.abort_transaction(_CALL_TIMEOUT))
             except KafkaException:
                 rebuild = True
         if rebuild:
@@ -181,17 +182,8 @@ class TransactionalConsumer:
 
     def _new_producer(self) -> Producer:
         producer = transactional_producer(self._settings, self._transactional_id)
-        self._retry(lambda: producer.init_transactions(_CALL_TIMEOUT))
+        repeat(lambda: producer.init_transactions(_CALL_TIMEOUT))
         return producer
-
-    def _retry(self, call: Callable[[], None]) -> None:
-        deadline = time.monotonic() + _DEADLINE
-        while True:
-            try:
-                return call()
-            except KafkaException as exception:
-                if not kafka_error(exception).retriable() or time.monotonic() > deadline:
-                    raise
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._paused.clear()

@@ -13,6 +13,7 @@ from collections import Counter
 import pytest
 
 from pipeline.events import Batch, Callback, Delivery, DeliveryState, Mode, Opened, Result, Sample, Status
+from pipeline.kafka.clients import value_of
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.read_back import read_back
 from pipeline.settings import Settings
@@ -72,7 +73,7 @@ def _audit_tasks(settings: Settings, asked: set[str]) -> None:
     """No batch holds a task that another holds."""
     codec, held = Codec(), Counter[tuple[str, int, int]]()
     for message in read_back(settings, [(lane, shard) for lane in LANES for shard in range(settings.shards)]):
-        batch = codec.decode(message.value() or b"")  # type: ignore[arg-type]
+        batch = codec.decode(value_of(message))
         assert isinstance(batch, Batch)
         held.update((g.request_id, g.run, t.sample_index) for g in batch.groups for t in g.tasks)
     assert {request_id for request_id, _, _ in held} >= asked
