@@ -91,6 +91,7 @@ class WindowBook:
 
     def __init__(self, windows: Mapping[WindowKey, Window]) -> None:
         self._windows = dict(windows)
+        self._openings: list[tuple[int, WindowKey]] = []
         self._deadlines: list[tuple[int, WindowKey]] = []
         self._closed: list[tuple[int, WindowKey]] = []
         self._orphans: list[tuple[int, WindowKey]] = []
@@ -110,6 +111,7 @@ class WindowBook:
         if window.closed_at is not None:
             heapq.heappush(self._closed, (window.closed_at, key))
         elif window.opened is not None:
+            heapq.heappush(self._openings, (window.opened.opened_at, key))
             heapq.heappush(self._deadlines, (window.opened.deadline_at, key))
 
     def watch_orphan(self, key: WindowKey, now: int) -> None:
@@ -118,7 +120,9 @@ class WindowBook:
 
     def earliest(self) -> int | None:
         """The earliest opening of a window that is open, in ms."""
-        return min((w.opened.opened_at for w in self._windows.values() if w.opened), default=None)
+        while self._openings and not self._is_open(self._openings[0][1]):
+            heapq.heappop(self._openings)
+        return self._openings[0][0] if self._openings else None
 
     def overdue(self, now: int) -> list[WindowKey]:
         """Open windows whose deadline has come; each is named once."""
@@ -128,6 +132,10 @@ class WindowBook:
             if key in self._windows and self._windows[key].closed_at is None:
                 due.append(key)
         return due
+
+    def _is_open(self, key: WindowKey) -> bool:
+        window = self._windows.get(key)
+        return window is not None and window.opened is not None
 
     def forget(self, before: int) -> list[tuple[WindowKey, Window]]:
         """Drop windows that closed, or waited in vain for their marker, since before a time."""

@@ -7,7 +7,8 @@ One sink belongs to one input partition, by its transactional id. Why nothing is
 2. ``open`` reads back, read_committed, the identities in the few output partitions that this input can
    reach, since the oldest input that can come again. What an older owner wrote is known from here on.
 3. ``emit`` drops what is known and writes the rest in one transaction: all of it or none of it.
-4. What was committed is remembered, so a repeated input is dropped while this owner lives.
+4. What was committed is remembered, so a repeated input is dropped while this owner lives. Memory is
+   bounded: beyond a number of identities, those older than any input that can come again are forgotten.
 
 Why nothing is lost: the caller acknowledges an input only after ``emit`` has returned. A sink that
 failed, for whatever reason, raises and is closed; the caller opens a new one, and step 2 tells it
@@ -17,25 +18,27 @@ whether the transaction of unknown outcome was committed.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 
 import structlog
 from confluent_kafka import KafkaException, Message
 
 from pipeline.errors import BrokerDownError, FencedError
-from pipeline.kafka.clients import kafka_error, repeat, transactional_producer, write
+from pipeline.kafka.clients import kafka_error
+from pipeline.kafka.identity_memory import IdentityMemory
 from pipeline.kafka.read_back import read_back
-from pipeline.kafka.records import Identity, Output
+from pipeline.kafka.records import Identity, Output, Place
+from pipeline.kafka.transactional_producer import TransactionalProducer
 from pipeline.settings import Settings
+from pipeline.telemetry import now_ms
 
 log = structlog.get_logger(__name__)
 
 _CLOCK_SLACK_MS = 60_000
 """Brokers stamp inputs and outputs each by their own clock."""
 
-_CALL_TIMEOUT = 5.0
+_REMEMBERED = 200_000
+"""Identities, about 50 MB; more only while their inputs can come again."""
 
 Identify = Callable[[Message], Iterable[Identity]]
 
@@ -43,61 +46,39 @@ Identify = Callable[[Message], Iterable[Identity]]
 class FencedSink:
     """The only writer of what one input partition leads to. Blocking: call it off the event loop."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        source: tuple[str, int],
-        reach: Sequence[tuple[str, int]],
-        identify: Identify,
-        remember: int = 200_000,
-    ) -> None:
-        """Args:
-        source: the input's topic and partition.
-        reach: every output topic and partition that holds identities of this input.
-        identify: the identities in a record that was read back.
-        remember: how many identities are kept, the oldest forgotten first.
-        """
-        self._settings = settings
-        self._source = source
-        self._reach = reach
-        self._identify = identify
-        self._remember = remember
-        self._known: OrderedDict[Identity, None] = OrderedDict()
-        self._producer = transactional_producer(settings, f"{settings.app}-{source[0]}-{source[1]}")
+    def __init__(self, settings: Settings, source: Place) -> None:
+        self._source = f"{source[0]}[{source[1]}]"
+        self._known = IdentityMemory(_REMEMBERED)
+        self._producer = TransactionalProducer(settings, f"{settings.app}-{source[0]}-{source[1]}")
 
     @classmethod
     def open(
         cls,
         settings: Settings,
         *,
-        source: tuple[str, int],
+        source: Place,
         since_ms: int,
-        reach: Sequence[tuple[str, int]],
+        reach: Sequence[Place],
         identify: Identify,
     ) -> FencedSink:
         """Fence every older owner of ``source`` and learn what they wrote.
 
         Args:
+            source: the input's topic and partition.
             since_ms: broker time of the oldest input that can come again.
+            reach: every output topic and partition that holds identities of this input.
+            identify: the identities in a record that was read back.
 
         Raises:
             BrokerDownError: Kafka can not be reached; try again later.
             FencedError: a newer owner came while this one was opening.
         """
-        started = time.monotonic()
-        sink = cls(settings, source=source, reach=reach, identify=identify)
-        sink._call("init_transactions", lambda: sink._producer.init_transactions(_CALL_TIMEOUT))
-        fenced = time.monotonic()
-        for message in read_back(settings, reach, since_ms=max(since_ms - _CLOCK_SLACK_MS, 1)):
-            sink._learn(identify(message))
-        log.info(
-            "sink opened",
-            source=f"{source[0]}[{source[1]}]",
-            fence_ms=round((fenced - started) * 1000),
-            read_back_ms=round((time.monotonic() - fenced) * 1000),
-            known=len(sink._known),
-        )
+        sink = cls(settings, source)
+        try:
+            sink._open(settings, since_ms, reach, identify)
+        except BaseException:
+            sink.close()
+            raise
         return sink
 
     def has(self, identity: Identity) -> bool:
@@ -111,36 +92,49 @@ class FencedSink:
             FencedError: a newer owner has taken over; nothing of this call was committed by it.
             BrokerDownError: the outcome is unknown; open a new sink, which will know.
         """
-        fresh = [out for out in outputs if not out.identities or not all(map(self.has, out.identities))]
+        fresh = list(self._fresh(outputs))
         if not fresh:
             return 0
-        self._call("begin_transaction", self._producer.begin_transaction)
+        self._write("commit", lambda: self._producer.commit(fresh))
+        now = now_ms()
         for out in fresh:
-            self._call("produce", partial(write, self._producer, out))
-        self._call("commit_transaction", lambda: self._producer.commit_transaction(_CALL_TIMEOUT))
-        for out in fresh:
-            self._learn(out.identities)
+            self._known.learn(out.identities, now)
         return len(fresh)
+
+    def settled(self, before_ms: int) -> None:
+        """Inputs older than this, by the broker's time, are through: they can't come to this owner again."""
+        self._known.forget(before_ms - _CLOCK_SLACK_MS)
 
     def close(self) -> None:
         """Let the producer go; an open transaction is left to be fenced or timed out."""
-        self._producer.purge()
+        self._producer.close()
 
-    def _call(self, what: str, call: Callable[[], None]) -> None:
+    def _open(self, settings: Settings, since_ms: int, reach: Sequence[Place], identify: Identify) -> None:
+        started = time.monotonic()
+        self._write("fence", self._producer.fence)
+        fenced = time.monotonic()
+        for message in read_back(settings, reach, since_ms=max(since_ms - _CLOCK_SLACK_MS, 1)):
+            self._known.learn(identify(message), message.timestamp()[1])
+        log.info(
+            "sink opened",
+            source=self._source,
+            fence_ms=round((fenced - started) * 1000),
+            read_back_ms=round((time.monotonic() - fenced) * 1000),
+            known=len(self._known),
+        )
+
+    def _fresh(self, outputs: Sequence[Output]) -> Iterable[Output]:
+        """What is not written, each once: the same input may stand twice in one call."""
+        taken: set[Identity] = set()
+        for out in outputs:
+            if not out.identities or not all(name in self._known or name in taken for name in out.identities):
+                taken.update(out.identities)
+                yield out
+
+    def _write(self, what: str, call: Callable[[], None]) -> None:
         try:
-            repeat(call)
+            call()
         except KafkaException as exception:
-            raise self._failure(what, exception) from exception
-
-    def _failure(self, what: str, exception: KafkaException) -> FencedError | BrokerDownError:
-        error = kafka_error(exception)
-        self.close()
-        where = f"{self._source[0]}[{self._source[1]}] {what}: {error}"
-        return FencedError(where) if error.fatal() else BrokerDownError(where)
-
-    def _learn(self, identities: Iterable[Identity]) -> None:
-        for identity in identities:
-            self._known[identity] = None
-            self._known.move_to_end(identity)
-        while len(self._known) > self._remember:
-            self._known.popitem(last=False)
+            error = kafka_error(exception)
+            where = f"{self._source} {what}: {error}"
+            raise FencedError(where) if error.fatal() else BrokerDownError(where) from exception

@@ -10,50 +10,56 @@ The order of ``publish``, and what a crash after each step leaves behind:
 A position is the lowest unfinished offset with, in its metadata, what is finished above it; so a
 sample is published as soon as it is drawn, and a successor skips exactly what was published.
 
-Errors: retriable, the same call again; the transaction must be aborted, abort and rewind to what is
-committed; fatal, a new producer, then rewind. ``publish`` says by its return value whether it committed.
+Positions go with every transaction, also when none has moved: they carry the group's generation, so a
+member that was given up (a process that was paused and woke) is refused by the broker.
+
+Errors: retriable, the same call again; the transaction must be aborted, abort it; fatal or no answer, a
+new producer under the same id. Then every owned partition is read again from what is committed: ``poll``
+does it as soon as the broker answers. ``publish`` says by its return value whether it committed.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import structlog
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from pipeline.errors import BrokerDownError
-from pipeline.kafka.clients import (
-    group_consumer,
-    kafka_error,
-    patiently,
-    poll_many,
-    repeat,
-    transactional_producer,
-    write,
-)
+from pipeline.kafka.clients import group_consumer, kafka_error, patiently
 from pipeline.kafka.in_flight import InFlight, Position
 from pipeline.kafka.records import Finished, Output, Place
+from pipeline.kafka.transactional_producer import TransactionalProducer
 from pipeline.settings import Settings
 
 log = structlog.get_logger(__name__)
 
 _POLL_LIMIT = 16
 _CALL_TIMEOUT = 5.0
+_PAUSE = 0.2
 
 
 class Rebalances(Protocol):
-    """Told when partitions come and go; called inside ``poll``, on its thread."""
+    """Told when partitions come and go; called inside ``poll`` and ``publish``, on their thread."""
 
-    def assigned(self, places: Sequence[Place]) -> None: ...
+    def assigned(self, places: Sequence[Place]) -> None:
+        """These partitions are read from their committed positions on, from now.
+
+        May raise ``BrokerDownError``: then it is called again.
+        """
+        ...
 
     def revoking(self) -> None:
         """Last chance to publish what is finished: the partitions are still owned."""
         ...
 
+    def rewound(self, places: Sequence[Place]) -> None:
+        """A transaction failed: forget what was read of these; ``assigned`` follows and it comes again."""
+        ...
+
     def dropped(self, places: Sequence[Place]) -> None:
-        """The partitions are gone, or will be read again from their committed positions."""
+        """The partitions are gone, to whoever owns them now."""
         ...
 
 
@@ -72,9 +78,11 @@ class TransactionalConsumer:
         self._listener = listener
         self._transactional_id = f"{settings.app}-{role}-{settings.slot}"
         self._consumer: Consumer = group_consumer(settings, f"{settings.app}-{role}", self._transactional_id)
-        self._producer: Producer = self._new_producer()
+        self._producer: TransactionalProducer | None = None
         self._in_flight: dict[Place, InFlight] = {}
         self._committed: dict[Place, Position] = {}
+        self._owned: set[Place] = set()
+        self._assignments = 0
         self._paused: set[Place] = set()
         self._consumer.subscribe(
             list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
@@ -87,7 +95,7 @@ class TransactionalConsumer:
             timeout: seconds to wait for the first record.
         """
         messages: list[Message] = []
-        for message in poll_many(self._consumer, _POLL_LIMIT, timeout):
+        for message in self._fetch(timeout if self._ready() else _PAUSE):
             error = message.error()
             if error is None:
                 if place_of(message) in self._in_flight:
@@ -103,7 +111,7 @@ class TransactionalConsumer:
         return self._in_flight[place_of(message)].add(message.offset() or 0, tasks)
 
     def owns(self, place: Place) -> bool:
-        return place in self._in_flight
+        return place in self._owned
 
     def room(self, place: Place, tasks: int) -> bool:
         """Whether what one more ``poll`` can bring, records of so many tasks each, can be tracked."""
@@ -124,7 +132,7 @@ class TransactionalConsumer:
 
         Returns:
             Whether it is committed. If not, every owned partition is read again from its committed
-            position, and ``dropped`` was called: publish again when the records come back.
+            position, and ``rewound`` was called: publish again when the records come back.
         """
         for task in finished:
             if task.place in self._in_flight:
@@ -136,64 +144,103 @@ class TransactionalConsumer:
         }
         if not outputs and not moved:
             return True
+        if self._producer is None or not self._in_flight:
+            return False
+        positions = moved or {place: tracker.position() for place, tracker in self._in_flight.items()}
+        offsets = [
+            TopicPartition(*place, position.offset, position.metadata)
+            for place, position in positions.items()
+        ]
         try:
-            self._transaction(outputs, moved)
-        except KafkaException as exception:
-            self._recover(exception)
+            self._producer.commit(outputs, offsets, self._consumer.consumer_group_metadata())
+        except (KafkaException, BrokerDownError) as error:
+            self._rewind(self._producer, error)
             return False
         self._committed.update(moved)
         return True
 
     def close(self) -> None:
-        """Leave the group."""
+        """Publish what is finished (``revoking`` is called), and leave the group."""
         self._consumer.close()
+        if self._producer is not None:
+            self._discard(self._producer)
 
-    def _transaction(self, outputs: Sequence[Output], moved: dict[Place, Position]) -> None:
-        producer = self._producer
-        repeat(producer.begin_transaction)
-        for out in outputs:
-            write(producer, out)
-        if moved:
-            offsets = [
-                TopicPartition(topic, partition, position.offset, position.metadata)
-                for (topic, partition), position in moved.items()
-            ]
-            group = self._consumer.consumer_group_metadata()
-            repeat(lambda: producer.send_offsets_to_transaction(offsets, group, _CALL_TIMEOUT))
-        repeat(lambda: producer.commit_transaction(_CALL_TIMEOUT))
+    def _fetch(self, timeout: float) -> list[Message]:
+        """Wait for one record, then take what else is there.
 
-    def _recover(self, exception: KafkaException) -> None:
-        error = kafka_error(exception)
-        log.warning("transaction failed", error=str(error), fatal=error.fatal())
-        rebuild = not error.txn_requires_abort()
-        if not rebuild:
+        A rebalance in between makes what came before it stale: taken for records of the new assignment, it
+        would move the position past records that are to be read again. Then everything is.
+        """
+        first = self._consumer.poll(timeout)
+        if first is None:
+            return []
+        assignment = self._assignments
+        rest = self._consumer.consume(_POLL_LIMIT - 1, timeout=0)
+        if self._assignments != assignment:
+            self._in_flight.clear()
+            return []
+        return [first, *rest]
+
+    def _ready(self) -> bool:
+        """Whether everything owned can be read and published; tries to make it so."""
+        try:
+            if self._producer is None:
+                self._producer = self._new_producer()
+            if self._owned and not self._in_flight:
+                self._resume()
+        except (KafkaException, BrokerDownError) as error:
+            log.warning("waiting for Kafka", error=str(error))
+            return False
+        return True
+
+    def _rewind(self, producer: TransactionalProducer, error: KafkaException | BrokerDownError) -> None:
+        """After a failed transaction: nothing is owned until ``_ready`` has read what is committed."""
+        log.warning("transaction failed", error=str(error))
+        if not (isinstance(error, KafkaException) and kafka_error(error).txn_requires_abort()):
+            self._discard(producer)
+        else:
             try:
-                repeat(lambda: self._producer.abort_transaction(_CALL_TIMEOUT))
-            except KafkaException:
-                rebuild = True
-        if rebuild:
-            self._producer.purge()
-            self._producer = self._new_producer()
-        places = list(self._in_flight)
-        self._listener.dropped(places)
-        for tp in self._load(places):
-            with contextlib.suppress(KafkaException):  # it was revoked meanwhile: there is nothing to rewind
-                self._consumer.seek(tp)
+                producer.abort()
+            except (KafkaException, BrokerDownError):
+                self._discard(producer)
+        self._in_flight.clear()
+        self._committed.clear()
+        self._listener.rewound(list(self._owned))
 
-    def _new_producer(self) -> Producer:
-        producer = transactional_producer(self._settings, self._transactional_id)
-        repeat(lambda: producer.init_transactions(_CALL_TIMEOUT))
+    def _discard(self, producer: TransactionalProducer) -> None:
+        producer.close()
+        self._producer = None
+
+    def _new_producer(self) -> TransactionalProducer:
+        producer = TransactionalProducer(self._settings, self._transactional_id)
+        try:
+            producer.fence()
+        except BaseException:
+            producer.close()
+            raise
         return producer
 
-    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _resume(self) -> None:
+        """Read every owned partition from its committed position on.
+
+        The positions are read after the producer has fenced its predecessor, and librdkafka forgets what it
+        had fetched when partitions are assigned anew.
+        """
+        positions = self._load(list(self._owned))
+        self._listener.assigned(list(positions))
+        starts = [TopicPartition(*place, position.offset) for place, position in positions.items()]
+        self._consumer.assign(starts)
+        self._consumer.resume(starts)  # librdkafka remembers a pause over a rebalance
         self._paused.clear()
-        places = [(tp.topic, tp.partition) for tp in partitions]
-        starts = self._load(places)
-        consumer.assign(starts)
-        if starts:
-            consumer.resume(starts)  # librdkafka remembers a pause over a rebalance
-        self._listener.assigned(places)
-        log.info("assigned", partitions=[f"{topic}[{partition}]" for topic, partition in places])
+        self._committed = positions
+        self._in_flight = {place: InFlight(position) for place, position in positions.items()}
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._assignments += 1
+        self._owned = {(tp.topic, tp.partition) for tp in partitions}
+        log.info("assigned", partitions=[f"{topic}[{partition}]" for topic, partition in self._owned])
+        if not self._owned or not self._ready():
+            consumer.assign([])  # until ``poll`` can assign them with their positions
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._listener.revoking()
@@ -203,31 +250,29 @@ class TransactionalConsumer:
         self._drop(partitions)
 
     def _drop(self, partitions: list[TopicPartition]) -> None:
-        places = [(tp.topic, tp.partition) for tp in partitions]
-        for place in places:
-            self._in_flight.pop(place, None)
-            self._committed.pop(place, None)
+        self._assignments += 1
+        self._owned.clear()
+        self._in_flight.clear()
+        self._committed.clear()
         self._paused.clear()
-        self._listener.dropped(places)
+        self._listener.dropped([(tp.topic, tp.partition) for tp in partitions])
 
-    def _load(self, places: Sequence[Place]) -> list[TopicPartition]:
-        """Start the trackers from what is committed; returns where to read on."""
-        if not places:
-            return []
+    def _load(self, places: Sequence[Place]) -> dict[Place, Position]:
         wanted = [TopicPartition(*place) for place in places]
-        committed = patiently(lambda: self._consumer.committed(wanted, timeout=_CALL_TIMEOUT))
-        starts: list[TopicPartition] = []
-        for tp in committed:
-            place = (tp.topic, tp.partition)
-            position = Position(tp.offset, tp.metadata or "") if tp.offset >= 0 else self._first(place)
-            self._in_flight[place] = InFlight(position)
-            self._committed[place] = position
-            starts.append(TopicPartition(*place, position.offset))
-        return starts
+        committed = patiently(
+            lambda: self._consumer.committed(wanted, timeout=_CALL_TIMEOUT), deadline=_CALL_TIMEOUT
+        )
+        return {
+            (tp.topic, tp.partition): Position(tp.offset, tp.metadata or "")
+            if tp.offset >= 0
+            else self._first(tp)
+            for tp in committed
+        }
 
-    def _first(self, place: Place) -> Position:
+    def _first(self, tp: TopicPartition) -> Position:
+        start = TopicPartition(tp.topic, tp.partition)
         low, _ = patiently(
-            lambda: self._consumer.get_watermark_offsets(TopicPartition(*place), _CALL_TIMEOUT)
+            lambda: self._consumer.get_watermark_offsets(start, _CALL_TIMEOUT), deadline=_CALL_TIMEOUT
         )
         return Position(low)
 

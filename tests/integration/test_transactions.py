@@ -9,10 +9,13 @@ import pytest
 from confluent_kafka import Message
 from confluent_kafka.admin import NewTopic
 
-from pipeline.kafka.clients import admin_client, plain_producer
+from pipeline.kafka.clients import admin_client, plain_producer, value_of
+from pipeline.kafka.read_back import read_back
 from pipeline.kafka.records import Finished, Output, Place
 from pipeline.kafka.transactions import TransactionalConsumer, place_of
 from pipeline.settings import Settings
+from tests.integration.group_member import Member
+from tests.integration.paused import pause, waiting_processes, wake
 
 pytestmark = pytest.mark.integration
 
@@ -31,6 +34,8 @@ class Owner:
 
     def revoking(self) -> None: ...
 
+    def rewound(self, places: Sequence[Place]) -> None: ...
+
     def dropped(self, places: Sequence[Place]) -> None: ...
 
     def poll(self) -> None:
@@ -43,7 +48,8 @@ class Owner:
 def topic(settings: Settings, topic_prefix: str) -> str:
     name = f"{topic_prefix}work"
     admin = admin_client(settings)
-    for made in admin.create_topics([NewTopic(name, 2, 1)]).values():
+    wanted = [NewTopic(name, 2, 1), NewTopic(f"{name}-out", 1, 1)]
+    for made in admin.create_topics(wanted).values():
         made.result(60)
     return name
 
@@ -96,4 +102,26 @@ def test_a_successor_skips_exactly_what_was_published(settings: Settings, topic:
 
     until(take)
     assert done == {0: 0b10, 1: 0b00, 2: 0b11}
+    successor.consumer.close()
+
+
+@pytest.mark.parametrize("how", ["finishing", "between"])
+def test_a_paused_member_that_wakes_publishes_nothing(settings: Settings, topic: str, how: str) -> None:
+    """``between``: it writes something that moves no position, as the outcome of an attempt does."""
+    producer = plain_producer(settings)
+    producer.produce(topic, b"x", b"k", 1)
+    producer.flush(30)
+    out = f"{topic}-out"
+    short = {"TALLYSTREAM_SESSION_TIMEOUT_MS": "6000"}
+    with waiting_processes(settings, "tests.integration.group_member") as start:
+        paused = start(topic, out, how, **short)
+        pause(paused)
+        successor = Member(settings.model_copy(update={"slot": 1, "session_timeout_ms": 6_000}), topic)
+        deadline = time.monotonic() + 90
+        while not successor.seen:
+            assert time.monotonic() < deadline
+            successor.poll()
+        assert successor.publish(out, b"successor", finishes=True)
+        assert wake(paused) == "refused"
+    assert [value_of(message) for message in read_back(settings, [(out, 0)])] == [b"successor"]
     successor.consumer.close()

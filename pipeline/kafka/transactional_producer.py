@@ -1,0 +1,112 @@
+"""A transactional producer whose every call ends: each runs on a thread of its own under an outer deadline.
+
+librdkafka's own time-outs are not enough: ``send_offsets_to_transaction`` ignores the one it is given while
+the coordinator is away (librdkafka#5456). A call that has not returned by its deadline is abandoned with its
+thread, and its outcome is unknown: the owner closes this producer and opens another under the same
+transactional id, which ends whatever the abandoned call still does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
+from pipeline.errors import BrokerDownError, RecordTooLargeError
+from pipeline.kafka.clients import kafka_error, repeat, transactional_producer, write
+from pipeline.kafka.records import Output
+from pipeline.settings import Settings
+
+_CALL_TIMEOUT = 5.0
+_SLACK = 2 * _CALL_TIMEOUT
+_Call = Callable[[], None]
+
+
+class TransactionalProducer:
+    """Writes outputs, and offsets with them, in one transaction a call. Blocking, for one thread."""
+
+    def __init__(self, settings: Settings, transactional_id: str) -> None:
+        self._id = transactional_id
+        # The broker ends a transaction after its own time-out: repeating its calls for much longer is in vain.
+        self._patience = 2 * settings.transaction_timeout_ms / 1000
+        self._producer: Producer = transactional_producer(settings, transactional_id)
+        self._calls: SimpleQueue[tuple[Future[None], _Call] | None] = SimpleQueue()
+        threading.Thread(target=_serve, args=(self._calls,), name=transactional_id, daemon=True).start()
+
+    def fence(self) -> None:
+        """End every older producer of this transactional id: its transactions, and all its later calls.
+
+        Raises:
+            KafkaException: refused.
+            BrokerDownError: no answer.
+        """
+        self._within_deadline(lambda: self._producer.init_transactions(2 * _CALL_TIMEOUT))
+
+    def commit(
+        self, outputs: Sequence[Output], offsets: Sequence[TopicPartition] = (), group: Any = None
+    ) -> None:
+        """Write everything in one transaction: begun late, committed when this returns.
+
+        Args:
+            group: the consumer's group metadata, with which its generation is checked (KIP-447).
+
+        Raises:
+            KafkaException: the transaction failed; ``abort`` tells whether this producer can go on.
+            RecordTooLargeError: an output is larger than its topic takes; the same again would fail again.
+            BrokerDownError: no answer; the outcome is unknown and this producer is of no more use.
+        """
+        try:
+            self._within_deadline(lambda: self._transaction(outputs, list(offsets), group))
+        except KafkaException as exception:
+            if kafka_error(exception).code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                raise RecordTooLargeError(f"{self._id}: {kafka_error(exception).str()}") from exception
+            raise
+
+    def abort(self) -> None:
+        """End a transaction that failed.
+
+        Raises:
+            KafkaException: this producer is of no more use.
+            BrokerDownError: likewise.
+        """
+        self._within_deadline(lambda: self._repeat(lambda: self._producer.abort_transaction(_CALL_TIMEOUT)))
+
+    def close(self) -> None:
+        """Let the producer go; an open transaction is left to be fenced or timed out."""
+        self._producer.purge()
+        self._calls.put(None)
+
+    def _transaction(self, outputs: Sequence[Output], offsets: list[TopicPartition], group: Any) -> None:
+        producer = self._producer
+        self._repeat(producer.begin_transaction)
+        for out in outputs:
+            write(producer, out)
+        if offsets:
+            self._repeat(lambda: producer.send_offsets_to_transaction(offsets, group, _CALL_TIMEOUT))
+        self._repeat(lambda: producer.commit_transaction(_CALL_TIMEOUT))
+
+    def _repeat(self, call: _Call) -> None:
+        repeat(call, deadline=self._patience)
+
+    def _within_deadline(self, call: _Call) -> None:
+        done: Future[None] = Future()
+        self._calls.put((done, call))
+        try:
+            done.result(self._patience + _SLACK)
+        except TimeoutError as error:
+            raise BrokerDownError(f"{self._id}: no answer within {self._patience + _SLACK:.0f} s") from error
+
+
+def _serve(calls: SimpleQueue[tuple[Future[None], _Call] | None]) -> None:
+    while (item := calls.get()) is not None:
+        done, call = item
+        try:
+            call()
+        except BaseException as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)

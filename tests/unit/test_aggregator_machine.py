@@ -1,0 +1,135 @@
+"""Samples reordered, repeated, late and missing, and crashes between any two steps of the aggregator.
+
+A machine of Hypothesis plays the log of one partition into the real aggregator, with a table and a sink of
+this process. A crash after any step loses what was in memory and brings unacknowledged records again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from enum import IntEnum
+from typing import Any
+
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from test_aggregator import CODEC, Silent, record
+from test_window_table import Table
+from window_events import opened, sample
+
+from agents.aggregator import Aggregator
+from pipeline.events import Event, Mode, Opened, Result, Role, Sample
+from pipeline.kafka.records import Identity, Output
+from pipeline.settings import load_settings
+from pipeline.topics import RESULTS, SAMPLES
+
+REQUESTS = {"a": (3, Mode.STANDARD), "b": (5, Mode.DEEP), "c": (1, Mode.FAST)}
+ANSWERS = ("42", "42", "41", None, "42")
+NEVER = 2**42
+
+
+class Death(IntEnum):
+    """The step after which the process dies."""
+
+    NOT = 0
+    BEFORE_WRITING = 1
+    AFTER_RESULTS = 2
+    AFTER_TABLE = 3
+
+
+class _Died(BaseException):
+    pass
+
+
+class Aggregations(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.log: list[Event] = []
+        self.acknowledged = 0
+        self.table = Table()
+        self.written: set[Identity] = set()
+        self.results: list[Result] = []
+        self.aggregator: Any = None
+        self.start()
+
+    def start(self) -> None:
+        """A new owner of the partition, with the table that its changelog gives it."""
+        if self.aggregator is not None:
+            self.aggregator.close()
+        changelog, silent = self.table.changelog, Silent()
+        self.table = self.table.recovered()
+        self.table.changelog = changelog
+        tell: Any = silent
+        self.aggregator = Aggregator(
+            load_settings(bootstrap="nowhere:1"), CODEC, (SAMPLES, 0), self.table, tell
+        )
+        self.loop.run_until_complete(self.aggregator.prepare())
+
+    @rule(request_id=st.sampled_from(sorted(REQUESTS)), deadline=st.sampled_from([NEVER, 1_500]))
+    def marker_comes(self, request_id: str, deadline: int) -> None:
+        expected, mode = REQUESTS[request_id]
+        if not any(isinstance(event, Opened) and event.request_id == request_id for event in self.log):
+            marker = opened(expected, mode, request_id=request_id)
+            self.log.append(replace(marker, deadline_at=deadline))
+
+    @rule(request_id=st.sampled_from(sorted(REQUESTS)), index=st.integers(0, 4), repeats=st.integers(1, 2))
+    def sample_comes(self, request_id: str, index: int, repeats: int) -> None:
+        expected, mode = REQUESTS[request_id]
+        if index < expected:
+            role = Role.FIRST if mode is Mode.DEEP and index == 0 else Role.ANSWER
+            self.log += [sample(index, ANSWERS[index], role=role, request_id=request_id)] * repeats
+
+    @rule(most=st.integers(0, 6), death=st.sampled_from(Death))
+    def handle(self, most: int, death: Death) -> None:
+        """The next records, handled together; a process that dies acknowledges none of them."""
+        batch = self.log[self.acknowledged : self.acknowledged + most]
+
+        async def emit(outputs: Iterable[Output]) -> None:
+            if death is Death.BEFORE_WRITING:
+                raise _Died
+            for out in outputs:
+                if not out.identities or not self.written.issuperset(out.identities) or out.topic != RESULTS:
+                    event = CODEC.decode(out.value)
+                    self.results += [event] if isinstance(event, Result) else []
+            self.written.update(name for out in outputs for name in out.identities)
+            if death is Death.AFTER_RESULTS:
+                raise _Died
+
+        try:
+            self.loop.run_until_complete(self.aggregator.handle([record(event) for event in batch], emit))
+        except _Died:
+            self.start()
+            return
+        if death is Death.AFTER_TABLE:
+            self.start()
+            return
+        self.acknowledged += len(batch)
+
+    @invariant()
+    def no_request_has_two_results_of_one_revision_or_two_final_ones(self) -> None:
+        assert max(Counter((r.request_id, r.revision) for r in self.results).values(), default=0) <= 1
+        finals = Counter(r.request_id for r in self.results if r.status.terminal)
+        assert max(finals.values(), default=0) <= 1
+
+    def teardown(self) -> None:
+        """What came is handled in the end: every opened request whose samples are all there is finished."""
+        self.handle(len(self.log), Death.NOT)
+        finished = {r.request_id for r in self.results if r.status.terminal}
+        for marker in [event for event in self.log if isinstance(event, Opened)]:
+            came = {
+                e.sample_index
+                for e in self.log
+                if isinstance(e, Sample) and e.request_id == marker.request_id
+            }
+            if len(came) == marker.expected or marker.deadline_at != NEVER:
+                assert marker.request_id in finished
+        self.aggregator.close()
+        self.loop.close()
+
+
+TestAggregations = Aggregations.TestCase
+TestAggregations.settings = hypothesis_settings(max_examples=60, stateful_step_count=25, deadline=None)
