@@ -14,7 +14,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 PREPARED := .venv/.prepared
 
-.PHONY: help setup demo test lint format clean
+.PHONY: help setup demo test chaos bench lint format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +29,12 @@ test: setup ## lint, check types and run all tests (ARGS go to pytest)
 	@$(BIN)/ruff format --check
 	@$(BIN)/pyright
 	@$(BIN)/pytest $(ARGS)
+
+chaos: setup ## kill everything 200 times and audit the topics (--kills N --seed S --json FILE …)
+	@$(BIN)/tallystream chaos $(ARGS)
+
+bench: setup ## measure PART, e.g. ARGS="pipeline --json FILE" (Celery: pip install -e '.[bench]')
+	@$(BIN)/tallystream bench $(ARGS)
 
 lint: $(INSTALLED) ## lint and check types (ARGS go to ruff check)
 	@$(BIN)/ruff check $(ARGS)

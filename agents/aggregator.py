@@ -18,6 +18,7 @@ from faust.types import EventT
 
 from pipeline.errors import TallystreamError
 from pipeline.events import Control, ControlAction, Opened, Progress, ProgressKind, Result, Sample, Status
+from pipeline.fitting import fitted
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
 from pipeline.kafka.dead_letters import Source, dead_letter, decode_all
@@ -26,10 +27,12 @@ from pipeline.kafka.fenced_sink import FencedSink
 from pipeline.kafka.identify import identify_with
 from pipeline.kafka.partition_worker import PartitionWorker, PartitionWorkers
 from pipeline.kafka.progress import ProgressWriter
+from pipeline.kafka.quarantine import Quarantine
 from pipeline.kafka.records import Output, Place, result_identity
+from pipeline.kafka.watchdog import watched
 from pipeline.settings import Settings, load_settings
 from pipeline.telemetry import configure_logging, now_ms
-from pipeline.topics import CONTROL, DEAD_LETTERS, RESULTS, SAMPLES, WINDOWS_TABLE
+from pipeline.topics import CONTROL, DEAD_LETTERS, LARGEST_RESULT, RESULTS, SAMPLES, WINDOWS_TABLE
 from pipeline.window_table import WindowStore, restore
 from pipeline.windows import WindowBook, WindowKey, is_final
 
@@ -117,7 +120,7 @@ class Aggregator(PartitionWorker):
     def _publication(self, result: Result, now: int) -> Iterable[Output]:
         key = result.request_id.encode()
         identity = (result_identity(result.request_id, result.run, result.revision),)
-        yield Output(RESULTS, self.shard, key, self.codec.encode(result), identity)
+        yield Output(RESULTS, self.shard, key, fitted(result, self.codec.encode, LARGEST_RESULT), identity)
         if is_final(result) and result.usage.samples_expected > len(result.reasoning):
             decided = Control(result.request_id, result.run, ControlAction.DECIDED, now, result.status)
             yield Output(CONTROL, 0, key, self.codec.encode(decided), identity)
@@ -145,18 +148,23 @@ def main() -> None:
     """Run the aggregator until it is told to stop."""
     settings = load_settings()
     configure_logging(settings, f"aggregator-{settings.slot}")
-    codec = make_codec(settings)
     app = make_app(settings, "aggregator")
     table: Any = app.Table(WINDOWS_TABLE, partitions=settings.shards, key_type=bytes, value_type=bytes)
-    tell = ProgressWriter(settings, codec)
-    workers = PartitionWorkers(app, SAMPLES, lambda place: Aggregator(settings, codec, place, table, tell))
+    with Quarantine.of(settings, "aggregator") as quarantine, watched(settings, "aggregator") as ledger:
+        codec = make_codec(
+            settings, writes=(Result, Control, Progress), asking=ledger.waiting(quarantine.let_go)
+        )
+        tell = ProgressWriter(settings, codec)
+        workers = PartitionWorkers(
+            app, SAMPLES, quarantine, ledger, lambda place: Aggregator(settings, codec, place, table, tell)
+        )
 
-    @app.timer(settings.window.sweep_ms / 1000)
-    async def serve_deadlines() -> None:  # pyright: ignore[reportUnusedFunction]
-        """A window ends at its deadline though no record comes."""
-        workers.ensure_assigned()
+        @app.timer(settings.window.sweep_ms / 1000)
+        async def serve_deadlines() -> None:  # pyright: ignore[reportUnusedFunction]
+            """A window ends at its deadline though no record comes."""
+            workers.ensure_assigned()
 
-    run_app(app, settings)
+        run_app(app, settings)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 from faust.types import EventT
 
-from pipeline.errors import DecodeError, TallystreamError, WrongPartitionError
+from pipeline.errors import DecodeError, PayloadTooLargeError, TallystreamError, WrongPartitionError
 from pipeline.events import Batch, Event, InferenceRequest, Opened, TaskGroup
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
@@ -23,10 +23,12 @@ from pipeline.kafka.faust_app import make_app, run_app
 from pipeline.kafka.fenced_sink import FencedSink
 from pipeline.kafka.identify import identify_with
 from pipeline.kafka.partition_worker import PartitionWorker, PartitionWorkers
+from pipeline.kafka.quarantine import Quarantine
 from pipeline.kafka.records import Identity, Output, Place, opened_identity, task_identity
+from pipeline.kafka.watchdog import watched
 from pipeline.scheduling.batching import BatchPolicy, pack
 from pipeline.scheduling.expand import expand
-from pipeline.scheduling.validate import check_identity
+from pipeline.scheduling.validate import check_identity, check_size
 from pipeline.settings import Settings, load_settings
 from pipeline.telemetry import configure_logging, now_ms
 from pipeline.topics import (
@@ -85,6 +87,7 @@ class Batcher(PartitionWorker):
     async def handle(self, records: Sequence[Source], emit: Callable[[Iterable[Output]], Any]) -> None:
         outputs: list[Output] = []
         groups: list[tuple[int, TaskGroup]] = []
+        taken: set[Identity] = set()
         for record, event in await self.call(decode_all, self.codec, records):
             try:
                 request = self._checked(record, event)
@@ -92,10 +95,16 @@ class Batcher(PartitionWorker):
                 outputs.append(dead_letter(record, error, stage="batcher", shards=self.settings.shards))
                 continue
             expansion = expand(
-                request, appended_at=record.timestamp, now=now_ms(), limits=self.settings.limits
+                request,
+                appended_at=record.timestamp,
+                now=now_ms(),
+                limits=self.settings.limits,
+                refusal=_too_large(record),
             )
             outputs.append(self._opened(expansion.opened))
-            groups += [(lane, rest) for lane, group in expansion.groups if (rest := self._unwritten(group))]
+            groups += [
+                (lane, rest) for lane, group in expansion.groups if (rest := self._unwritten(group, taken))
+            ]
         outputs += self._batches(groups)
         await emit(outputs)
 
@@ -113,8 +122,11 @@ class Batcher(PartitionWorker):
             )
         return event
 
-    def _unwritten(self, group: TaskGroup) -> TaskGroup | None:
-        tasks = tuple(t for t in group.tasks if not self.sink.has(_task(group, t.sample_index)))
+    def _unwritten(self, group: TaskGroup, taken: set[Identity]) -> TaskGroup | None:
+        """What is neither written nor ``taken`` already in this gathering, where an id may stand twice."""
+        names = {task: _task(group, task.sample_index) for task in group.tasks}
+        tasks = tuple(task for task, name in names.items() if name not in taken and not self.sink.has(name))
+        taken.update(names.values())
         if len(tasks) == len(group.tasks):
             return group
         return replace(group, tasks=tasks) if tasks else None
@@ -142,6 +154,14 @@ class Batcher(PartitionWorker):
         return Output(SAMPLES, self.shard, key, self.codec.encode(opened), (identity,))
 
 
+def _too_large(record: Source) -> TallystreamError | None:
+    try:
+        check_size(len(record.value or b""))
+    except PayloadTooLargeError as error:
+        return error
+    return None
+
+
 def _task(group: TaskGroup, sample_index: int) -> Identity:
     return task_identity(group.request_id, group.run, sample_index)
 
@@ -156,10 +176,11 @@ def main() -> None:
     """Run the batcher until it is told to stop."""
     settings = load_settings()
     configure_logging(settings, f"batcher-{settings.slot}")
-    codec = make_codec(settings)
     app = make_app(settings, "batcher")
-    PartitionWorkers(app, REQUESTS, lambda place: Batcher(settings, codec, place))
-    run_app(app, settings)
+    with Quarantine.of(settings, "batcher") as quarantine, watched(settings, "batcher") as ledger:
+        codec = make_codec(settings, writes=(Batch, Opened), asking=ledger.waiting(quarantine.let_go))
+        PartitionWorkers(app, REQUESTS, quarantine, ledger, lambda place: Batcher(settings, codec, place))
+        run_app(app, settings)
 
 
 if __name__ == "__main__":

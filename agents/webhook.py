@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from queue import SimpleQueue
 
 import structlog
@@ -24,18 +25,21 @@ from pipeline.delivery.client import WebhookClient
 from pipeline.delivery.dispatcher import Dispatcher
 from pipeline.delivery.payload import new_delivery
 from pipeline.delivery.secret_store import SecretStore
-from pipeline.errors import DecodeError
+from pipeline.errors import DecodeError, PoisonRecordError, RecordTooLargeError
 from pipeline.events import Delivery, DeliveryState, Result
 from pipeline.kafka.clients import value_of
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
-from pipeline.kafka.dead_letters import Source, dead_letter
+from pipeline.kafka.dead_letters import Source, dead_letter, decode_record
+from pipeline.kafka.quarantine import Part, Quarantine
 from pipeline.kafka.read_back import read_back
-from pipeline.kafka.records import Finished, Output, Place
+from pipeline.kafka.records import Finished, Output, Place, size_of
 from pipeline.kafka.transactions import TransactionalConsumer, place_of
+from pipeline.kafka.watchdog import watched
+from pipeline.ledger import Ledger
 from pipeline.settings import Settings, load_settings
 from pipeline.telemetry import configure_logging, now_ms
-from pipeline.topics import DELIVERIES, RESULTS, shard_of
+from pipeline.topics import DELIVERIES, RESULTS, largest_record, shard_of
 
 log = structlog.get_logger("agents.webhook")
 
@@ -53,15 +57,25 @@ class Recorded:
 class DeliveryLog:
     """The Kafka half: reads results, writes deliveries. Runs on a thread of its own."""
 
-    def __init__(self, settings: Settings, codec: Codec, loop: asyncio.AbstractEventLoop) -> None:
-        self._settings, self._codec, self._loop = settings, codec, loop
+    def __init__(
+        self,
+        settings: Settings,
+        codec: Codec,
+        loop: asyncio.AbstractEventLoop,
+        quarantine: Quarantine,
+        ledger: Ledger,
+    ) -> None:
+        self._settings, self._codec, self._loop, self._quarantine = settings, codec, loop, quarantine
+        self._ledger = ledger
         self._dispatcher: Dispatcher | None = None
         self._attempted: SimpleQueue[Recorded] = SimpleQueue()
         self._recording: list[Recorded] = []
         self._outputs: list[Output] = []
         self._finished: list[Finished] = []
         self._new: list[Delivery] = []
-        self._consumer = TransactionalConsumer(settings, role="webhook", topics=[RESULTS], listener=self)
+        self._consumer = TransactionalConsumer(
+            settings, role="webhook", topics=[RESULTS], listener=self, look=codec.look
+        )
 
     async def record(self, delivery: Delivery) -> None:
         """Return when the outcome of an attempt is durable; called on the event loop."""
@@ -74,9 +88,9 @@ class DeliveryLog:
         self._dispatcher = dispatcher
         try:
             while not stop.is_set():
-                for message in self._consumer.poll(_POLL):
-                    self._take(message)
+                self._take_all(self._consumer.poll(_POLL))
                 self._publish()
+                self._ledger.own(self._consumer.holding)
         finally:
             self._publish()
             self._consumer.close()
@@ -99,31 +113,47 @@ class DeliveryLog:
     def revoking(self) -> None:
         self._publish()
 
-    def dropped(self, places: Sequence[Place]) -> None:
-        """Results of these partitions come again; deliveries of partitions that are gone are forgotten."""
+    def rewound(self, places: Sequence[Place]) -> None:
+        """Results of these partitions come again; what was attempted is recorded then."""
+        self._ledger.waited()
         self._outputs, self._finished, self._new = [], [], []
-        kept = [place for place in places if self._consumer.owns(place)]
-        self.assigned(kept)  # a transaction of unknown outcome may have been committed after all
-        gone = {shard for _, shard in set(places) - set(kept)}
-        if gone and self._dispatcher is not None:
-            shards = self._settings.shards
+
+    def dropped(self, places: Sequence[Place]) -> None:
+        """Deliveries of partitions that are gone are forgotten."""
+        self.rewound(places)
+        shards, gone = self._settings.shards, {shard for _, shard in places}
+        if self._dispatcher is not None:
             self._loop.call_soon_threadsafe(
                 self._dispatcher.forget_all, lambda d: shard_of(d.request_id, shards) in gone
             )
 
-    def _take(self, message: Message) -> None:
+    def _take_all(self, messages: Sequence[Message]) -> None:
+        waiting = iter(messages)
+        for part in self._quarantine.parts([Source.of(message) for message in messages]):
+            with part.in_hand():
+                for message in islice(waiting, len(part.records)):
+                    self._take(message, part)
+            if not part.poison:
+                part.end()
+
+    def _take(self, message: Message, part: Part) -> None:
         if message.value() is None:
             self._consumer.track(message, 0)
             return
         self._consumer.track(message, 1)
+        source = Source.of(message)
         try:
-            event = self._codec.decode(value_of(message))
-        except DecodeError as error:
-            letter = dead_letter(Source.of(message), error, stage="webhook", shards=self._settings.shards)
-            self._outputs.append(letter)
-        else:
-            if isinstance(event, Result) and (delivery := new_delivery(event, now_ms())) is not None:
+            if part.poison:
+                raise part.error()
+            event = decode_record(self._codec, source)
+            delivery = new_delivery(event, now_ms()) if isinstance(event, Result) else None
+            if delivery is not None:
+                self._check_size(delivery)
                 self._new.append(delivery)
+        except (DecodeError, PoisonRecordError) as error:
+            shards, attempts = self._settings.shards, max(part.deaths, 1)
+            letter = dead_letter(source, error, stage="webhook", shards=shards, attempts=attempts)
+            self._outputs.append(letter)
         self._finished.append(Finished(place_of(message), message.offset() or 0, 0))
 
     def _publish(self) -> None:
@@ -146,6 +176,12 @@ class DeliveryLog:
         shard = shard_of(delivery.request_id, self._settings.shards)
         return Output(DELIVERIES, shard, delivery.delivery_id.encode(), self._codec.encode(delivery))
 
+    def _check_size(self, delivery: Delivery) -> None:
+        """Only a result that the aggregator did not write can lead to more than a record takes."""
+        out = self._output(delivery)
+        if size_of(out.key, out.value) > largest_record(DELIVERIES):
+            raise RecordTooLargeError("the callback's body and URL would not fit a record")
+
     def _submit(self, delivery: Delivery) -> None:
         assert self._dispatcher is not None
         self._loop.call_soon_threadsafe(self._dispatcher.submit, delivery)
@@ -156,13 +192,13 @@ def _resolve(durable: asyncio.Future[None]) -> None:
         durable.set_result(None)
 
 
-async def serve(settings: Settings) -> None:
+async def serve(settings: Settings, codec: Codec, quarantine: Quarantine, ledger: Ledger) -> None:
     """Deliver until SIGTERM or SIGINT; raises when recording outcomes fails for good."""
     loop = asyncio.get_running_loop()
     stop, asked = threading.Event(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
-    kafka = DeliveryLog(settings, make_codec(settings, patient=True), loop)
+    kafka = DeliveryLog(settings, codec, loop, quarantine, ledger)
     async with WebhookClient(
         settings.webhook, SecretStore.load(settings.webhook.secrets_file, os.environ)
     ) as client:
@@ -187,7 +223,9 @@ def main() -> None:
     """Run the webhook agent until it is told to stop."""
     settings = load_settings()
     configure_logging(settings, f"webhook-{settings.slot}")
-    asyncio.run(serve(settings))
+    with Quarantine.of(settings, "webhook") as quarantine, watched(settings, "webhook") as ledger:
+        codec = make_codec(settings, writes=(Delivery,), asking=ledger.waiting(quarantine.let_go))
+        asyncio.run(serve(settings, codec, quarantine, ledger))
 
 
 if __name__ == "__main__":

@@ -17,38 +17,48 @@ from confluent_kafka import Message
 from pipeline.control import ControlReader
 from pipeline.engine.base import Completion, Engine, TaskKey
 from pipeline.engine.factory import create_engine
-from pipeline.errors import DecodeError
-from pipeline.events import Batch
-from pipeline.kafka.clients import value_of
+from pipeline.errors import DecodeError, TallystreamError
+from pipeline.events import Batch, Event, Progress, Sample
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
-from pipeline.kafka.dead_letters import Source, dead_letter
+from pipeline.kafka.crash_journal import CrashJournal
+from pipeline.kafka.dead_letters import Source, dead_letter, decode_record
 from pipeline.kafka.progress import ProgressWriter, TokenStream
 from pipeline.kafka.records import Finished, Output, Place
 from pipeline.kafka.transactions import TransactionalConsumer, place_of
+from pipeline.kafka.watchdog import watched
+from pipeline.ledger import Ledger
 from pipeline.scheduling.convert import generation_task, sample_of
-from pipeline.scheduling.desk import Assigned, TaskDesk
+from pipeline.scheduling.desk import TaskDesk
+from pipeline.scheduling.unpack import poison_error, poisoned, unpack
+from pipeline.scheduling.waiting import Assigned
 from pipeline.settings import Settings, load_settings
 from pipeline.telemetry import configure_logging, now_ms
 from pipeline.topics import LANES, MOST_TASKS_IN_BATCH, SAMPLES, shard_of
 
 log = structlog.get_logger("agents.worker")
 
+_LONGEST_NAMES = 1_024
 _BUSY_POLL, _IDLE_POLL = 0.005, 0.1
 
 
 class Worker:
     """Serves the six lanes of its shards with one engine."""
 
-    def __init__(self, settings: Settings, codec: Codec, engine: Engine) -> None:
-        self._settings, self._codec, self._engine = settings, codec, engine
+    def __init__(
+        self, settings: Settings, codec: Codec, engine: Engine, journal: CrashJournal, ledger: Ledger
+    ) -> None:
+        self._settings, self._codec, self._engine, self._journal = settings, codec, engine, journal
+        self._ledger = ledger
         self._name = f"{settings.app}-worker-{settings.slot}"
         self._desk = TaskDesk(settings.worker.quotas)
         self._ended: SimpleQueue[Completion] = SimpleQueue()
         self._parked: list[tuple[Output, Finished]] = []
         self._tokens = TokenStream(ProgressWriter(settings, codec))
         self._control = ControlReader(settings, codec)
-        self._consumer = TransactionalConsumer(settings, role="worker", topics=LANES, listener=self)
+        self._consumer = TransactionalConsumer(
+            settings, role="worker", topics=LANES, listener=self, look=codec.look
+        )
 
     def run(self, stop: threading.Event) -> None:
         """Serve until ``stop`` is set."""
@@ -61,6 +71,7 @@ class Worker:
                 self._begin()
                 self._publish()
                 self._consumer.hold(self._full())
+                self._ledger.own(self._consumer.holding)
                 self._tokens.flush(now_ms())
         finally:
             self._publish()
@@ -69,10 +80,12 @@ class Worker:
 
     def tokens(self, key: TaskKey, text: str) -> None:
         """On the engine's thread."""
+        self._ledger.worked()
         self._tokens.add(key, text)
 
     def done(self, completion: Completion) -> None:
         """On the engine's thread."""
+        self._ledger.worked()
         self._ended.put(completion)
 
     def assigned(self, places: Sequence[Place]) -> None:
@@ -81,36 +94,50 @@ class Worker:
     def revoking(self) -> None:
         self._publish()
 
+    def rewound(self, places: Sequence[Place]) -> None:
+        self._ledger.waited()
+        self.dropped(places)
+
     def dropped(self, places: Sequence[Place]) -> None:
         self._desk.drop(set(places))
         self._parked.clear()
 
     def _take(self, message: Message) -> None:
-        place, offset = place_of(message), message.offset() or 0
+        place, source = place_of(message), Source.of(message)
         if message.value() is None:
             self._consumer.track(message, 0)
             return
         try:
-            batch = self._codec.decode(value_of(message))
-            if not isinstance(batch, Batch):
-                raise DecodeError(f"a {type(batch).__name__} on {place[0]}")
+            batch = _checked(decode_record(self._codec, source), place[0])
         except DecodeError as error:
             self._consumer.track(message, 1)
-            letter = dead_letter(Source.of(message), error, stage="worker", shards=self._settings.shards)
-            self._parked.append((letter, Finished(place, offset, 0)))
+            self._park(source, error, Finished(place, source.offset, 0))
             return
-        tasks = [(group, task) for group in batch.groups for task in group.tasks]
+        tasks = unpack(batch, source, self._journal.deaths)
         done = self._consumer.track(message, len(tasks))
-        for bit, (group, task) in enumerate(tasks):
-            assigned = Assigned(group, task, Finished(place, offset, bit), batch.created_at, batch.lane)
-            if done >> bit & 1:
+        poison: list[Assigned] = []
+        for assigned in tasks:
+            if done >> assigned.finished.task & 1:
                 self._desk.through(assigned.key)
+            elif assigned.poison:
+                self._desk.refuse(assigned, poisoned(assigned, now_ms()))
+                poison.append(assigned)
             else:
                 self._desk.take(assigned)
+        for one in poison[:1]:
+            self._park(source, poison_error(one), one.finished, attempts=one.deaths)
+
+    def _park(self, source: Source, error: TallystreamError, finished: Finished, attempts: int = 1) -> None:
+        shards = self._settings.shards
+        letter = dead_letter(source, error, stage="worker", shards=shards, attempts=attempts)
+        self._parked.append((letter, finished))
 
     def _begin(self) -> None:
         now = now_ms()
-        for assigned in self._desk.begin(self._engine.capacity(), now):
+        begun = list(self._desk.begin(self._engine.capacity(), now))
+        if begun:
+            self._journal.hold(self._desk.in_hand())
+        for assigned in begun:
             self._engine.submit(
                 generation_task(assigned, now=now, timeout=self._settings.engine.sample_timeout)
             )
@@ -118,13 +145,16 @@ class Worker:
     def _publish(self) -> None:
         while not self._ended.empty():
             self._desk.end(self._ended.get())
+        self._journal.hold(self._desk.in_hand())
         samples, finished = self._desk.publishable()
         outputs = [letter for letter, _ in self._parked]
         outputs += [self._output(assigned, completion) for assigned, completion in samples]
         if self._consumer.publish(outputs, [*finished, *(end for _, end in self._parked)]):
             self._parked.clear()
-            for key in self._desk.published(finished):
-                self._tokens.end(key)
+            ran = self._desk.published(finished)
+            for assigned in ran:
+                self._tokens.end(assigned.key)
+            self._journal.end(self._desk.cleared(ran))
 
     def _output(self, assigned: Assigned, completion: Completion) -> Output:
         value = self._codec.encode(sample_of(assigned, completion, worker=self._name))
@@ -148,6 +178,17 @@ class Worker:
         ]
 
 
+def _checked(event: Event, topic: str) -> Batch:
+    """Refuse a batch that the batcher can not have written: what it leads to would fit nowhere."""
+    if not isinstance(event, Batch):
+        raise DecodeError(f"a {type(event).__name__} on {topic}")
+    if sum(len(group.tasks) for group in event.groups) > MOST_TASKS_IN_BATCH:
+        raise DecodeError(f"a batch of more than {MOST_TASKS_IN_BATCH} tasks")
+    if any(len(group.request_id) + len(group.path) > _LONGEST_NAMES for group in event.groups):
+        raise DecodeError(f"request_id and path of more than {_LONGEST_NAMES} characters")
+    return event
+
+
 def main() -> None:
     """Run a worker until it is told to stop."""
     settings = load_settings()
@@ -155,14 +196,16 @@ def main() -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    engine = create_engine(settings)
-    worker = Worker(settings, make_codec(settings, patient=True), engine)
-    try:
-        engine.start(worker)
-        log.info("ready", engine=settings.engine.name)
-        worker.run(stop)
-    finally:
-        engine.close()
+    with CrashJournal.of(settings, "worker") as journal, watched(settings, "worker") as ledger:
+        engine = create_engine(settings)
+        codec = make_codec(settings, writes=(Sample, Progress), asking=ledger.waiting(journal.let_go))
+        worker = Worker(settings, codec, engine, journal, ledger)
+        try:
+            engine.start(worker)
+            log.info("ready", engine=settings.engine.name)
+            worker.run(stop)
+        finally:
+            engine.close()
 
 
 if __name__ == "__main__":

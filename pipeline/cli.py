@@ -14,7 +14,11 @@ import typer
 from pipeline import __version__
 from pipeline.commands.ask import ask
 from pipeline.commands.batch import batch
+from pipeline.commands.bench import bench
+from pipeline.commands.calibrate import calibrate
+from pipeline.commands.chaos import chaos
 from pipeline.commands.console import err
+from pipeline.commands.dead_letters import dead_letters
 from pipeline.commands.demo import demo
 from pipeline.commands.doctor import doctor
 from pipeline.commands.topics import topics
@@ -37,8 +41,12 @@ app.command()(demo)
 app.command()(up)
 app.command()(ask)
 app.command()(batch)
+app.command()(calibrate)
+app.command()(chaos)
+app.command()(bench)
 app.command()(doctor)
 app.add_typer(topics, name="topics")
+app.add_typer(dead_letters, name="dead-letters")
 
 
 @app.command()

@@ -3,6 +3,7 @@
 TallystreamError
 ├── ConfigError                 the settings are wrong; fix them and start again
 ├── MissingDependencyError      a program or package is not installed
+│   └── SandboxUnavailableError  nothing here can confine a program, so none is run
 ├── InvalidRequestError         the request is wrong; names the field (HTTP 422)
 │   └── PayloadTooLargeError    does not fit a Kafka record (HTTP 413)
 ├── DecodeError                 these bytes are not an event of ours; goes to dead-letters
@@ -10,7 +11,9 @@ TallystreamError
 │   ├── BadMagicError
 │   ├── UnknownSchemaError
 │   ├── TrailingBytesError
+│   ├── RecordTooLargeError     was compressed to fit; what it leads to would fit nowhere
 │   └── WrongPartitionError     decodable, but not where its priority and id put it
+├── PoisonRecordError           a record that process after process died of; goes to dead-letters
 ├── DependencyDownError         a server is away; wait and retry, lose nothing (HTTP 503)
 │   ├── BrokerDownError
 │   └── RegistryDownError
@@ -63,6 +66,12 @@ class MissingDependencyError(TallystreamError):
     code = "missing_dependency"
 
 
+class SandboxUnavailableError(MissingDependencyError):
+    """This machine offers no way to confine a program; the message says what to install or allow."""
+
+    code = "sandbox_unavailable"
+
+
 class InvalidRequestError(TallystreamError):
     code = "invalid_request"
     http_status = 422
@@ -94,8 +103,17 @@ class TrailingBytesError(DecodeError):
     code = "trailing_bytes"
 
 
+class RecordTooLargeError(DecodeError):
+    code = "record_too_large"
+    http_status = 413
+
+
 class WrongPartitionError(DecodeError):
     code = "wrong_partition"
+
+
+class PoisonRecordError(TallystreamError):
+    code = "poison_record"
 
 
 class DependencyDownError(TallystreamError):

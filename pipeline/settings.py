@@ -12,10 +12,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from pipeline.errors import ConfigError
+from pipeline.fusion.policy import EarlyStop, Measure
 
 
 def _default_home() -> Path:
@@ -92,6 +93,34 @@ class WebhookSettings(BaseModel):
     secrets_file: Path | None = Field(None, description="JSON object of secret_id to whsec_… secrets")
 
 
+class VoteSettings(BaseModel):
+    """How votes are weighed and when they end."""
+
+    confidence: Measure = Field(
+        Measure.LOGPROB, description="of a sample; estimated: from its arithmetic and repeats as well"
+    )
+    early_stop: EarlyStop = Field(EarlyStop.LOSSLESS, description="beta and esc save more and can be wrong")
+    calibration: Path | None = Field(
+        None, description="map written by `tallystream calibrate`; none: raw confidence is published"
+    )
+
+
+class HealthSettings(BaseModel):
+    """Where each agent serves /healthz."""
+
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: int = Field(0, ge=0, le=65_535, description="0: a free one, which the log names")
+
+
+class WatchdogSettings(BaseModel):
+    """When an agent that stands still ends itself, to be started afresh."""
+
+    stall_after: float = Field(
+        120.0, ge=0, description="seconds with lag and no movement; above the longest sample; 0: never"
+    )
+
+
 class Settings(BaseSettings):
     """Everything that can be set; see the sections for the rest."""
 
@@ -103,9 +132,12 @@ class Settings(BaseSettings):
     shards: int = Field(1, ge=1, le=1024)
     replication: int = Field(1, ge=1)
     model: str = Field("", description="path or hub name; empty: SmolLM2-135M-Instruct from its package")
-    home: Path = Field(default_factory=_default_home, description="cache of jars and models")
+    home: Path = Field(default_factory=_default_home, description="jars, models, crash journals")
     slot: int = Field(0, ge=0, description="which of several processes of one role this is")
     session_timeout_ms: int = Field(8_000, ge=1_000)
+    max_poll_interval_ms: int = Field(
+        300_000, ge=1_000, description="of worker and webhook; Kafka's own default"
+    )
     transaction_timeout_ms: int = Field(10_000, ge=1_000)
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
     log_json: bool = False
@@ -114,7 +146,18 @@ class Settings(BaseSettings):
     engine: EngineSettings = EngineSettings()  # pyright: ignore[reportCallIssue]
     worker: WorkerSettings = WorkerSettings()  # pyright: ignore[reportCallIssue]
     window: WindowSettings = WindowSettings()  # pyright: ignore[reportCallIssue]
+    vote: VoteSettings = VoteSettings()  # pyright: ignore[reportCallIssue]
     webhook: WebhookSettings = WebhookSettings()  # pyright: ignore[reportCallIssue]
+    health: HealthSettings = HealthSettings()  # pyright: ignore[reportCallIssue]
+    watchdog: WatchdogSettings = WatchdogSettings()  # pyright: ignore[reportCallIssue]
+
+    @field_validator("max_poll_interval_ms")
+    @classmethod
+    def _outlasts_the_session(cls, value: int, info: ValidationInfo) -> int:
+        session = info.data.get("session_timeout_ms", 0)
+        if value < session:
+            raise ValueError(f"must be at least TALLYSTREAM_SESSION_TIMEOUT_MS, which is {session}")
+        return value
 
 
 def load_settings(**overrides: Any) -> Settings:

@@ -64,13 +64,13 @@ def agent_specs(settings: Settings, agents: Sequence[str], env: dict[str, str]) 
             ProcessSpec(
                 name=f"{agent}-{slot}",
                 argv=(sys.executable, "-m", f"agents.{agent}"),
-                env={**_environment(settings), **env, "TALLYSTREAM_SLOT": str(slot)},
+                env={**environment(settings), **env, "TALLYSTREAM_SLOT": str(slot)},
             )
         )
     return specs
 
 
-def _environment(settings: Settings) -> dict[str, str]:
+def environment(settings: Settings) -> dict[str, str]:
     """What the agents need to know beyond this process's own environment."""
     path = os.environ.get("PYTHONPATH")
     return {

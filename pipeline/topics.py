@@ -29,8 +29,17 @@ _DAY = 24 * _HOUR
 _LARGEST_REQUEST = 1024 * 1024
 _LARGEST_RECORD = 4 * 1024 * 1024
 """A result holds its request's metadata and all chains."""
+LARGEST_SAMPLE: Final = 512 * 1024
+"""Bytes of a value on ``samples``; the topic takes more, for records travel several in a batch."""
+LARGEST_RESULT: Final = _LARGEST_RECORD - 65_536
+"""Bytes of a value on ``results``; the rest is for the key and the record's own frame."""
 _LARGEST_DEAD_LETTER = 5 * 1024 * 1024
 """A whole record, and the cause."""
+
+
+def largest_record(topic: str) -> int:
+    """The topic's ``max.message.bytes`` as it is declared."""
+    return {REQUESTS: _LARGEST_REQUEST, DEAD_LETTERS: _LARGEST_DEAD_LETTER}.get(topic, _LARGEST_RECORD)
 
 
 def shard_of(request_id: str, shards: int) -> int:

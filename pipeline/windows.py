@@ -18,7 +18,7 @@ from pipeline.events import (
     Status,
     Usage,
 )
-from pipeline.fusion import Verdict, VotePolicy, decided, vote
+from pipeline.fusion import Verdict, VoteOptions, VotePolicy, decided, vote
 
 WindowKey = tuple[str, int]
 """Request id and run."""
@@ -33,12 +33,14 @@ class Window:
         samples: by index; the first one that came counts.
         closed_at: ms when the final result was published; such a window only remembers that.
         first_published: the first answer (revision 0 of mode deep) is out.
+        options: how the operator wants votes weighed.
     """
 
     opened: Opened | None = None
     samples: dict[int, Sample] = field(default_factory=dict[int, Sample])
     closed_at: int | None = None
     first_published: bool = False
+    options: VoteOptions = field(default_factory=VoteOptions)
 
     def add(self, sample: Sample) -> bool:
         """Take a sample in; ``False`` when it is late or came before."""
@@ -56,7 +58,7 @@ class Window:
         """The vote as it stands."""
         if self.opened is None:
             return None
-        return vote(list(self.samples.values()), _policy(self.opened))
+        return vote(list(self.samples.values()), self._policy(self.opened))
 
     def settle(self, now: int) -> list[Result]:
         """What is to be published now, oldest revision first. The last one may be final."""
@@ -66,22 +68,25 @@ class Window:
         opened, samples = self.opened, list(self.samples.values())
         first = next((sample for sample in samples if sample.role is Role.FIRST), None)
         if first is not None and not self.first_published and first.error is None:
-            verdict = vote([first], _policy(opened))
+            verdict = vote([first], self._policy(opened))
             if verdict.answer is not None:
                 results.append(_result(opened, [first], verdict, now, Status.FIRST_ANSWER, None, revision=0))
         final = self._final(opened, samples, now)
         return [*results, final] if final else results
 
+    def _policy(self, opened: Opened) -> VotePolicy:
+        return VotePolicy.for_mode(opened.mode, opened.kind, self.options)
+
     def _final(self, opened: Opened, samples: Sequence[Sample], now: int) -> Result | None:
         revision = 1 if opened.mode is Mode.DEEP else 0
         if opened.error is not None:
-            verdict = vote(samples, _policy(opened))
+            verdict = vote(samples, self._policy(opened))
             return _result(opened, samples, verdict, now, Status.FAILED, opened.error, revision)
         complete = len(samples) >= opened.expected
         overdue = now >= opened.deadline_at
-        if not (complete or overdue or decided(samples, opened.expected, _policy(opened))):
+        if not (complete or overdue or decided(samples, opened.expected, self._policy(opened))):
             return None
-        verdict = vote(samples, _policy(opened))
+        verdict = vote(samples, self._policy(opened))
         status, error = _outcome(opened, samples, verdict, early=overdue and not complete)
         return _result(opened, samples, verdict, now, status, error, revision)
 
@@ -89,8 +94,11 @@ class Window:
 class WindowBook:
     """The windows of one shard, and which of them time asks for, without looking at all of them."""
 
-    def __init__(self, windows: Mapping[WindowKey, Window]) -> None:
+    def __init__(self, windows: Mapping[WindowKey, Window], options: VoteOptions | None = None) -> None:
         self._windows = dict(windows)
+        self._options = options or VoteOptions()
+        for window in self._windows.values():
+            window.options = self._options
         self._openings: list[tuple[int, WindowKey]] = []
         self._deadlines: list[tuple[int, WindowKey]] = []
         self._closed: list[tuple[int, WindowKey]] = []
@@ -100,7 +108,7 @@ class WindowBook:
 
     def __getitem__(self, key: WindowKey) -> Window:
         """The window of a key, made when it is new."""
-        return self._windows.setdefault(key, Window())
+        return self._windows.setdefault(key, Window(options=self._options))
 
     def __len__(self) -> int:
         return len(self._windows)
@@ -168,10 +176,6 @@ def _outcome(
         cut = "every sample reached its token limit before an answer; raise sampling.max_new_tokens"
         return Status.FAILED, ErrorInfo("cut_short", cut)
     return Status.FAILED, ErrorInfo("no_answer", f"none of {len(samples)} samples holds an answer")
-
-
-def _policy(opened: Opened) -> VotePolicy:
-    return VotePolicy.for_mode(opened.mode, opened.kind)
 
 
 def _result(

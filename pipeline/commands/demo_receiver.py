@@ -1,4 +1,4 @@
-"""The demo's webhook endpoint: verifies each signature with the independent standardwebhooks package."""
+"""A webhook endpoint on this machine: verifies each signature with the independent standardwebhooks package."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from aiohttp import web
 
@@ -64,7 +65,7 @@ class Receiver:
         with self._lock:
             return sum(self._ids.values()), sum(n - 1 for n in self._ids.values()), self._rejected
 
-    def __enter__(self) -> Receiver:
+    def __enter__(self) -> Self:
         self._thread.start()
         self._ready.wait()
         return self
@@ -93,7 +94,11 @@ class Receiver:
         await site.start()
         self._port = self._runner.addresses[0][1]
 
-    async def _receive(self, request: web.Request) -> web.Response:
+    async def answer(self, request: web.Request, webhook_id: str, body: bytes) -> web.StreamResponse:
+        """What a callback with a good signature is answered."""
+        return web.Response(status=204)
+
+    async def _receive(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         try:
             self._webhook.verify(body, dict(request.headers))
@@ -105,4 +110,4 @@ class Receiver:
         with self._lock:
             self._ids[request.headers["webhook-id"]] += 1
             self._verified[payload["data"]["request_id"], payload["type"].rpartition(".")[2]] += 1
-        return web.Response(status=204)
+        return await self.answer(request, request.headers["webhook-id"], body)

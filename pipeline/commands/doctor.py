@@ -10,12 +10,15 @@ import sys
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import typer
 
 from pipeline.admin import check_topics
 from pipeline.commands.console import out
 from pipeline.errors import TallystreamError
+from pipeline.health import HealthStatus
+from pipeline.health_server import AgentHealth, read_agents
 from pipeline.kafka.clients import admin_client
 from pipeline.running import read_running
 from pipeline.settings import Settings, load_settings
@@ -55,6 +58,7 @@ def doctor() -> None:
         _cached("default model", settings, "models"),
         *_broker(settings),
         *_registry(settings),
+        *_agents(settings),
     ]
     for finding in findings:
         mark, style = {True: ("✓", "green"), False: ("✗", "red"), None: ("·", "dim")}[finding.good]
@@ -143,6 +147,27 @@ def _registry(settings: Settings) -> list[Finding]:
             return settings.registry_url
 
     return [_tried("schema registry", subjects, f"no answer from {settings.registry_url}")]
+
+
+def _agents(settings: Settings) -> list[Finding]:
+    """The agents of this pipeline that run on this machine, and how they are."""
+    running = read_running(settings)
+    if not settings.bootstrap and running is not None:
+        settings = load_settings(**running)
+    return [_agent(agent) for agent in read_agents(settings)]
+
+
+def _agent(agent: AgentHealth) -> Finding:
+    status = str(agent.body.get("status", ""))
+    if not status:
+        return Finding(agent.name, False, f"no answer from {agent.url}; look at its log")
+    partitions: list[dict[str, Any]] = agent.body.get("partitions", [])
+    lag = sum(each["lag"] or 0 for each in partitions)
+    text = agent.body.get("reason") or f"{status}, partitions: {len(partitions)}, lag: {lag}"
+    if agent.body.get("kafka") == "away":
+        text = f"{text}; Kafka does not answer it"
+    good = {HealthStatus.OK: True, HealthStatus.STARTING: None}.get(HealthStatus(status), False)
+    return Finding(agent.name, good, f"{text} · {agent.url}")
 
 
 def _tried(name: str, check: Callable[[], str], problem: str) -> Finding:

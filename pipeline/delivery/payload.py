@@ -7,11 +7,16 @@ import json
 import math
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 
 from pipeline.events import Delivery, DeliveryState, Result, Status, Vote
+from pipeline.fitting import fitted
+from pipeline.topics import DELIVERIES, largest_record
 
 DONE = "done"
 FIRST_ANSWER = "first_answer"
+LARGEST_BODY = largest_record(DELIVERIES) - 65_536
+"""Bytes; the rest of the record has room for the URL and the last attempt's error."""
 
 
 def event_of(result: Result) -> str | None:
@@ -56,10 +61,14 @@ def new_delivery(result: Result, now_ms: int) -> Delivery | None:
 
 
 def body_of(result: Result, event: str) -> bytes:
-    """The JSON body, UTF-8: the same result gives the same bytes.
+    """The JSON body, UTF-8: the same result gives the same bytes, and they fit a delivery's record.
 
     Of the chains only the chosen one's text goes out; the others are in the result itself.
     """
+    return fitted(result, partial(_body, event), LARGEST_BODY)
+
+
+def _body(event: str, result: Result) -> bytes:
     chosen = [chain.text for chain in result.reasoning if chain.sample_index == result.chosen_sample]
     finished = datetime.fromtimestamp(result.timings.finished_at / 1000, UTC)
     document = {

@@ -16,6 +16,7 @@ from pipeline.events import Message
 # Of five samples of a question, about this many agree.
 _AGREEING = 4
 _LIST = re.compile(r"answers=(\S+)")
+_CRASH = "crash=always"
 
 
 class ScriptOptions(BaseModel):
@@ -64,6 +65,11 @@ def fraction(seed: int, name: str, key: TaskKey) -> float:
     """A number in [0, 1) that hangs on nothing but its arguments."""
     text = json.dumps([seed, name, *key])
     return zlib.crc32(text.encode()) / 2**32
+
+
+def kills(messages: Sequence[Message]) -> bool:
+    """Whether the process is to die as soon as a sample of this question begins: it says ``crash=always``."""
+    return any(_CRASH in message.content for message in messages)
 
 
 def answer_text(key: TaskKey, messages: Sequence[Message]) -> str:

@@ -6,6 +6,8 @@ sample that is drawn again after a crash comes out the same.
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections import deque
@@ -14,7 +16,7 @@ from dataclasses import dataclass
 import structlog
 
 from pipeline.engine.base import Completion, EngineListener, GenerationTask, TaskKey
-from pipeline.engine.script import answer_text, fraction, parse_options
+from pipeline.engine.script import answer_text, fraction, kills, parse_options
 from pipeline.events import ErrorInfo, FinishReason
 from pipeline.settings import EngineSettings
 
@@ -123,6 +125,8 @@ class ScriptedEngine:
                 ready = self._early_ends(now)
                 while self._waiting and len(self._running) < self._rows:
                     run = self._waiting.popleft()
+                    if kills(run.task.messages):
+                        os.kill(os.getpid(), signal.SIGKILL)
                     self._running[run.task.key] = run
                     run.started_at = now
                     run.due = now + run.seconds / len(run.words)

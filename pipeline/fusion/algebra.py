@@ -15,6 +15,10 @@ from fractions import Fraction
 
 MAX_LENGTH = 1_000
 MAX_DEPTH = 40
+MAX_NESTED = 60
+"""Of atoms in atoms, brackets and functions: a few frames of the interpreter each."""
+MAX_HEIGHT = 150
+"""Of a tree, which is walked by recursion; a product of n factors is n high."""
 MAX_DIGITS = 1_000
 
 
@@ -160,7 +164,18 @@ def parse(text: str) -> Node:
     parser.skip()
     if parser.at < len(text):
         raise NotAlgebraError(f"left over at {parser.at}")
+    if _higher_than(node, MAX_HEIGHT):
+        raise NotAlgebraError("too deep")
     return node
+
+
+def _higher_than(node: Node, height: int) -> bool:
+    level = [node]
+    for _ in range(height):
+        level = [arg for each in level if isinstance(each, Op) for arg in each.args]
+        if not level:
+            return False
+    return True
 
 
 def symbols(node: Node) -> frozenset[str]:
@@ -179,6 +194,7 @@ class _Parser:
         self.text = text
         self.at = 0
         self.depth = 0
+        self.nested = 0
         self.bars = 0
 
     def skip(self) -> None:
@@ -272,6 +288,14 @@ class _Parser:
         return node
 
     def atom(self) -> Node:
+        self.nested += 1
+        if self.nested > MAX_NESTED:
+            raise NotAlgebraError("too deep")
+        node = self.atomic()
+        self.nested -= 1
+        return node
+
+    def atomic(self) -> Node:
         if (number := self.found(_NUMBER)) is not None:
             return self.number(number.group())
         if (opening := self.take("(", "[", "\\{", "{")) is not None:

@@ -10,11 +10,10 @@ from functools import lru_cache
 from pipeline.events import FinishReason, Kind, Role, Sample
 from pipeline.fusion.canonical import canonical
 from pipeline.fusion.code import extract_code
+from pipeline.fusion.confidence import Confidence, estimate_confidence, token_probability
 from pipeline.fusion.extract import extract_answer
 from pipeline.fusion.forms import Canonical
-
-UNKNOWN_CONFIDENCE = 0.5
-"""Of a sample whose engine gave no log-probability: neither sure nor unsure."""
+from pipeline.fusion.policy import Measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class Ballot:
     Attributes:
         answer: ``None`` when it abstains or may not vote.
         form: what the answer is compared by; ``None`` with the answer.
-        confidence: in [0, 1].
+        sureness: its confidence and what that is made of.
         note: why it does not vote; empty when it does.
         abstains: it could have voted but holds no answer.
     """
@@ -32,26 +31,23 @@ class Ballot:
     sample: Sample
     answer: str | None
     form: Canonical | None
-    confidence: float
+    sureness: Confidence
     note: str = ""
     abstains: bool = False
 
-
-def confidence_of(sample: Sample) -> float:
-    """The geometric mean probability of a token, exp(mean log-probability), in [0, 1]."""
-    logprob = sample.mean_logprob
-    if logprob is None or math.isnan(logprob):
-        return UNKNOWN_CONFIDENCE
-    return math.exp(min(0.0, logprob))
+    @property
+    def confidence(self) -> float:
+        """In [0, 1]."""
+        return self.sureness.value
 
 
-def cast(samples: Sequence[Sample], kind: Kind) -> tuple[Ballot, ...]:
+def cast(samples: Sequence[Sample], kind: Kind, measure: Measure = Measure.LOGPROB) -> tuple[Ballot, ...]:
     """One ballot a sample index, in order of index, whatever the order of arrival."""
     ordered = sorted(samples, key=_precedence)
     unique: dict[tuple[bool, int], Sample] = {}
     for sample in ordered:
         unique.setdefault((sample.role is Role.REVIEW, sample.sample_index), sample)
-    return tuple(_ballot(sample, kind) for sample in unique.values())
+    return tuple(_ballot(sample, kind, measure) for sample in unique.values())
 
 
 def _precedence(sample: Sample) -> tuple[object, ...]:
@@ -72,8 +68,9 @@ def _precedence(sample: Sample) -> tuple[object, ...]:
     )
 
 
-def _ballot(sample: Sample, kind: Kind) -> Ballot:
-    confidence = confidence_of(sample)
+def _ballot(sample: Sample, kind: Kind, measure: Measure) -> Ballot:
+    tokens = token_probability(sample.mean_logprob)
+    confidence = Confidence(tokens, tokens)
     if sample.role is Role.REVIEW:
         return Ballot(sample, None, None, confidence, "review: judges, does not vote")
     if sample.error is not None:
@@ -86,6 +83,9 @@ def _ballot(sample: Sample, kind: Kind) -> Ballot:
     form = None if answer is None else canonical(answer)
     if answer is None or form is None or not form.key:
         return Ballot(sample, None, None, confidence, _why_silent(sample), abstains=True)
+    # Only an answer is checked against its arithmetic: the sums in a program or an essay are not its reasons.
+    if measure is Measure.ESTIMATED and kind is Kind.ANSWER:
+        confidence = estimate_confidence(sample.text, answer, sample.mean_logprob, sample.finish_reason)
     return Ballot(sample, answer, form, confidence)
 
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pipeline.fusion.calendar_time import moment_or_ratio
 from pipeline.fusion.characters import plain_characters
 from pipeline.fusion.choices import choice_key
+from pipeline.fusion.evaluate import OverBudgetError, metered
 from pipeline.fusion.forms import MAX_NUMERAL, Canonical, marked_number, plain_number
 from pipeline.fusion.markup import cleaned, joined_thousands, unwrapped
 from pipeline.fusion.programs import program_key
@@ -21,10 +22,13 @@ from pipeline.fusion.structures import structure
 MAX_ANSWER = 4_000
 """A longer answer, if it is no number and no program, is compared as text."""
 
+WORK = 400_000
+"""What reading one answer may cost, in the units of ``evaluate``; over it the answer is compared as text."""
+
 MAX_REMEMBERED = 256
 """Characters of an answer whose form is kept, so that the memory of all of them stays small."""
 
-_NUMERAL = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)")
+_NUMERAL = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)")
 
 
 def canonical(text: str) -> Canonical:
@@ -56,7 +60,11 @@ def _read(text: str) -> Canonical:
     for form in (answer, simple):
         if (moment := moment_or_ratio(form)) is not None:
             return Canonical(moment)
-    return structure(simple) or Canonical(f"t:{prose_key(simple or text)}")
+    try:
+        with metered(WORK):
+            return structure(simple) or Canonical(f"t:{prose_key(simple or text)}")
+    except OverBudgetError:
+        return Canonical(f"t:{prose_key(simple)}")
 
 
 def _numeral(text: str) -> Canonical | None:

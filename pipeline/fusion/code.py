@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 
-_FENCE = re.compile(r"```[ \t]*([\w+#.-]*)[^\n]*\n(.*?)(```|\Z)", re.S)
+_FENCE = re.compile(r"```[ \t]*([\w+#.-]*)[^\n`]*\n(.*?)(```|\Z)", re.S)
+
+
+def closed_fences(text: str) -> list[str]:
+    """The contents of the fenced blocks that are closed, in order."""
+    return [match.group(2) for match in _FENCE.finditer(text) if match.group(3)]
 
 
 def last_fence(text: str) -> str | None:
     """The content of the last fenced block that is closed."""
-    closed = [match.group(2) for match in _FENCE.finditer(text) if match.group(3)]
+    closed = closed_fences(text)
     return closed[-1] if closed else None
 
 

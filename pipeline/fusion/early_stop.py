@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from pipeline.events import Role, Sample
 from pipeline.fusion.ballots import Ballot, cast
+from pipeline.fusion.collapse import effective_votes
 from pipeline.fusion.grouping import Family, families, wordings
-from pipeline.fusion.policy import Rule, VotePolicy
+from pipeline.fusion.policy import Measure, Rule, VotePolicy
+from pipeline.fusion.stop_rules import enough
 from pipeline.fusion.vote import standings
 
 MARGIN = 1e-9
@@ -18,10 +20,14 @@ MARGIN = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """Votes and what they carry: the sum of confidences, or of unnormalised softmax weights."""
+    """Votes and what they carry: the sum of confidences, or of unnormalised softmax weights.
+
+    ``effective`` is the votes that the score counts where repeats count less.
+    """
 
     count: int
     mass: float
+    effective: float = 0.0
 
 
 def decided(samples: Sequence[Sample], expected: int, policy: VotePolicy) -> bool:
@@ -30,9 +36,10 @@ def decided(samples: Sequence[Sample], expected: int, policy: VotePolicy) -> boo
     ``expected`` is the number of voting samples of the request. Every split of the missing samples between the
     leader (with confidence 0) and any rival or new answer (with confidence 1) is considered, so the rule is
     lossless; which sample is chosen to show, and the confidence, may still change. Levels count as not decided,
-    because confidences break ties.
+    because confidences break ties. Where the policy sets another rule of ``EarlyStop``, a vote is also decided
+    when that rule has ``enough``, and then the answer could have changed.
     """
-    ballots = cast(samples, policy.kind)
+    ballots = cast(samples, policy.kind, policy.options.measure)
     seen = sum(1 for ballot in ballots if ballot.sample.role is not Role.REVIEW)
     missing = max(0, expected - seen)
     if missing == 0:
@@ -40,14 +47,18 @@ def decided(samples: Sequence[Sample], expected: int, policy: VotePolicy) -> boo
     ranked = standings(ballots, policy)
     if not ranked:
         return False
+    if enough(ranked, missing, policy):
+        return True
     votes = sum(len(standing.members) for standing in ranked)
     split = _split(ranked[0].members, families(ballots), policy)
     if split is None or not _wording_is_safe(ranked[0].members, split.core, missing):
         return False
     if len(split.core) < policy.min_share * (votes + missing):
         return False
+    worth = math.fsum(standing.weight for standing in ranked)
     return all(
-        _stays_ahead(split.leader, rival, votes, missing, policy) for rival in (*split.rivals, _Side(0, 0.0))
+        _stays_ahead(split.leader, rival, votes, worth, missing, policy)
+        for rival in (*split.rivals, _Side(0, 0.0))
     )
 
 
@@ -85,7 +96,10 @@ def _split(winner: Sequence[Ballot], known: Sequence[Family], policy: VotePolicy
 def _side(group: Sequence[Ballot], policy: VotePolicy) -> _Side:
     if policy.rule is Rule.WEIGHTED:
         return _Side(len(group), math.fsum(math.exp(b.confidence / policy.temperature) for b in group))
-    return _Side(len(group), math.fsum(b.confidence for b in group))
+    mass = math.fsum(b.confidence for b in group)
+    if policy.options.measure is Measure.ESTIMATED:
+        return _Side(len(group), mass, effective_votes(group))
+    return _Side(len(group), mass)
 
 
 def _wording_is_safe(winner: Sequence[Ballot], core: Sequence[Ballot], missing: int) -> bool:
@@ -96,11 +110,16 @@ def _wording_is_safe(winner: Sequence[Ballot], core: Sequence[Ballot], missing: 
     return sure > runner_up + missing
 
 
-def _stays_ahead(leader: _Side, rival: _Side, votes: int, missing: int, policy: VotePolicy) -> bool:
+def _stays_ahead(
+    leader: _Side, rival: _Side, votes: int, worth: float, missing: int, policy: VotePolicy
+) -> bool:
     if policy.rule is Rule.MAJORITY:
         return leader.count > rival.count + missing
     if policy.rule is Rule.WEIGHTED:
         return leader.mass > rival.mass + missing * math.exp(1 / policy.temperature) + MARGIN
+    if policy.options.measure is Measure.ESTIMATED:
+        leads = _effective_leads(leader, rival, worth, missing, policy.share_weight)
+        return all(lead > MARGIN for lead in leads)
     return all(lead > MARGIN for lead in _leads(leader, rival, votes, missing, policy.share_weight))
 
 
@@ -118,3 +137,16 @@ def _leads(leader: _Side, rival: _Side, votes: int, missing: int, weight: float)
         if theirs:
             sureness = leader.mass / ours - (rival.mass + to_rival) / theirs
             yield weight * (ours - theirs) / total + (1 - weight) * sureness
+
+
+def _effective_leads(
+    leader: _Side, rival: _Side, worth: float, missing: int, weight: float
+) -> Iterator[float]:
+    """The same where repeats count less: a missing vote adds between 0 and 1 to its side and to all sides together."""
+    for to_leader in range(missing + 1):
+        to_rival = missing - to_leader
+        ours, theirs = leader.count + to_leader, rival.count + to_rival
+        if theirs:
+            ahead = leader.effective - rival.effective - to_rival
+            share = ahead / (worth + missing if ahead > 0 else worth)
+            yield weight * share + (1 - weight) * (leader.mass / ours - (rival.mass + to_rival) / theirs)

@@ -4,7 +4,9 @@ Expressions with symbols are compared by their values at fixed points (Schwartz-
 expressions agree there by accident with a chance that can be neglected). Where the value is rational the
 arithmetic is exact. Elsewhere it runs in two precisions, and what differs between them is cancellation, so a
 zero. Nothing large is evaluated: powers, factorials and rationals over a size raise, as does work over a
-budget, so that a tower of powers costs nothing and no child process is needed.
+budget, so that a tower of powers costs nothing and no child process is needed. All evaluations of one answer,
+say of the elements of a list, share a second budget (``metered``). Budgets count work and never look at a clock,
+so the same answer has the same key on a slow machine and on a fast one.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from fractions import Fraction
 from typing import Any
 
@@ -46,6 +51,47 @@ Value = Any
 
 class UnboundedError(ArithmeticError):
     """Larger than is evaluated, or without a value."""
+
+
+class OverBudgetError(ArithmeticError):
+    """The evaluations of one answer cost more in all than it is granted."""
+
+
+class _Meter:
+    def __init__(self, granted: int) -> None:
+        self.left = granted
+
+    def charge(self, units: int) -> None:
+        self.left -= units
+        if self.left < 0:
+            raise OverBudgetError("over the budget of one answer")
+
+
+_METER: ContextVar[_Meter | None] = ContextVar("meter", default=None)
+
+
+@contextmanager
+def metered(granted: int) -> Generator[None]:
+    """All evaluations inside cost at most ``granted`` units in all, of about a microsecond each.
+
+    Raises:
+        OverBudgetError: from the evaluation that goes over it.
+    """
+    token = _METER.set(_Meter(granted))
+    try:
+        yield
+    finally:
+        _METER.reset(token)
+
+
+def charge(units: int) -> None:
+    """Count work against the budget of the answer, if one is set.
+
+    Raises:
+        OverBudgetError: the budget is used up.
+    """
+    if (meter := _METER.get()) is not None:
+        meter.charge(units)
 
 
 def constant(node: Node) -> Fraction | str:
@@ -172,10 +218,12 @@ class _Evaluator:
         if isinstance(value, Fraction):
             bits = max(value.numerator.bit_length(), value.denominator.bit_length())
             self.work += bits
+            charge(10 + bits // 30 + bits * bits // 50_000)
             if bits > MAX_BITS or self.work > WORK_BITS:
                 raise UnboundedError("too large")
             return value
         self.work += 300
+        charge(200)
         if self.work > WORK_BITS or not self.context.isfinite(value):
             raise UnboundedError("too large")
         if value != 0 and abs(self.context.mag(value)) > MAX_MAGNITUDE:

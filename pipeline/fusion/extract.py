@@ -48,6 +48,7 @@ _PHRASE = re.compile(
     )[ ]*[:：]?[ ]*[*_]{0,3}[ ]*[:：]?""",
     re.X | re.I | re.M,
 )
+_FINAL = re.compile(r"[^\n]{0,12}?(?:answer|答)", re.I)
 _NOT_AN_ANSWER = re.compile(
     r"(?:not|correct|incorrect|wrong|right|reasonable|verified|valid|as follows|based on|in the form|unclear|"
     r"given|found|obtained|therefore|consistent|正确|错误|不|合理)\b|(?:正确|错误|不对|不正确|合理)",
@@ -97,6 +98,20 @@ def extract_answer(text: str, finish_reason: str = "stop") -> str | None:
     if usable:
         return max(usable, key=lambda found: found.start).text
     return None if cut else _unmarked(spoken)
+
+
+def final_statements(text: str, finish_reason: str = "stop") -> tuple[str, ...]:
+    """Every final answer that a text states by a marker, in order; a text that contradicts itself states several.
+
+    "The result is" is left out: it introduces intermediate results as well. Never raises.
+    """
+    cut = str(finish_reason) in _CUT
+    spoken = _without_thinking(text[-LONGEST_TEXT:])
+    if spoken is None:
+        return ()
+    phrases = [each for each in _phrases(spoken) if _FINAL.match(spoken, each.start)]
+    found = sorted([*_boxes(spoken), *_hashes(spoken), *phrases], key=lambda each: each.start)
+    return tuple(each.text for each in found if each.text and (each.complete or not cut))
 
 
 def _without_thinking(text: str) -> str | None:

@@ -9,7 +9,8 @@ from fractions import Fraction
 MAX_NUMERAL = 100_000
 """Digits of the longest number that is compared as one."""
 
-_PLAIN_NUMBER = re.compile(r"(-?)0*([0-9]+)(?:\.([0-9]*?)0*)?")
+# Zeros are stripped afterwards: a pattern that skips them takes the square of their number to fail.
+_PLAIN_NUMBER = re.compile(r"(-?)([0-9]+)(?:\.([0-9]*))?")
 
 _MARKED_NUMBER = re.compile(r"(\$?)(-?)([0-9]{1,3}(?:,[0-9]{3}){1,6}|[0-9]{1,20})(?:\.([0-9]{1,20}))?(\\?%?)")
 _FRACTION = re.compile(r"(-?[0-9]{1,20})/([0-9]{1,20})")
@@ -37,7 +38,8 @@ def plain_number(text: str) -> Canonical | None:
     """The form of a decimal in plain digits, the way most answers are written."""
     if len(text) > MAX_NUMERAL or (numeral := _PLAIN_NUMBER.fullmatch(text)) is None:
         return None
-    return Canonical(decimal_key(*numeral.groups()))
+    sign, whole, decimals = numeral.groups(default="")
+    return Canonical(decimal_key(sign, whole.lstrip("0") or "0", decimals.rstrip("0")))
 
 
 def marked_number(text: str) -> Canonical | None:
@@ -53,9 +55,8 @@ def marked_number(text: str) -> Canonical | None:
     return None
 
 
-def decimal_key(sign: str, whole: str, decimals: str | None) -> str:
+def decimal_key(sign: str, whole: str, decimals: str) -> str:
     """The key of a decimal as digits, so that no length limit of ``int`` applies."""
-    decimals = decimals or ""
     if not decimals:
         return f"n:{sign}{whole}" if whole != "0" else "n:0"
     return f"n:{sign}{whole}.{decimals}"

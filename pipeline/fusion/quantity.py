@@ -57,8 +57,13 @@ def number(text: str) -> Fraction | str | None:
     """The value of a constant expression, else ``None``."""
     percent = _PERCENT_WORD.search(text)
     if percent is not None and percent.start() > 0:
-        value = number(text[: percent.start()])
+        # Not number() again: a percentage of a percentage is nobody's answer, and a thousand of them recurse.
+        value = _constant(text[: percent.start()])
         return value / 100 if isinstance(value, Fraction) else None
+    return _constant(text)
+
+
+def _constant(text: str) -> Fraction | str | None:
     try:
         tree = parse(text)
         return None if symbols(tree) else constant(tree)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pipeline.fusion.algebra import NotAlgebraError, Op, parse, symbols
 from pipeline.fusion.calendar_time import moment_or_ratio
 from pipeline.fusion.choices import choice_key
-from pipeline.fusion.evaluate import UnboundedError, constant, ratios, values
+from pipeline.fusion.evaluate import UnboundedError, charge, constant, ratios, values
 from pipeline.fusion.forms import Canonical, number_key
 from pipeline.fusion.markup import cleaned
 from pipeline.fusion.prose import prose_key
@@ -18,6 +18,8 @@ from pipeline.fusion.splitting import SEPARATORS, enclosed, split_top, without_b
 
 MAX_DEPTH = 6
 MAX_PARTS = 200
+PART_COST = 500
+"""Of reading one part in all notations, in the units of ``evaluate``."""
 
 _NAME = r"(?:[A-Za-z]|\\[A-Za-z]+)(?:_\{?\w{1,4}\}?)?"
 _ASSIGNED = re.compile(rf"({_NAME})\s*(?:\(\s*[a-z](?:\s*,\s*[a-z])*\s*\))?\s*={{1,2}}\s*(.+)", re.S)
@@ -45,6 +47,7 @@ def structure(text: str, depth: int = 0) -> Canonical | None:
     """The form of a text that is mathematics or a list, else ``None``."""
     if depth > MAX_DEPTH or not text:
         return None
+    charge(PART_COST)
     if _REALS.fullmatch(text):
         return Canonical("(-inf,inf)")
     if _EMPTY.fullmatch(text):

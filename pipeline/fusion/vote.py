@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from pipeline.events import Chain, Sample, Vote
 from pipeline.fusion.ballots import Ballot, cast
+from pipeline.fusion.collapse import effective_votes
 from pipeline.fusion.grouping import families, wordings
-from pipeline.fusion.policy import Rule, VotePolicy
+from pipeline.fusion.policy import Measure, Rule, VotePolicy
 
 SCORE_DIGITS = 12
 """Scores are compared to this many places, so that rounding of a last bit never breaks a tie."""
@@ -22,7 +23,9 @@ class Verdict:
     Attributes:
         answer: the winner's most common wording; ``None`` when nobody voted.
         chosen_sample: index of the surest sample with that wording.
-        confidence: the winner's score under ``scored`` whatever the rule, its share counting abstentions too.
+        confidence: the winner's score under ``scored`` whatever the rule, its share counting abstentions too;
+            under ``estimated`` the share is that of effective votes, with one more vote for and one against
+            (Laplace's rule of succession), so that few votes are no certainty. Calibrated if there is a map.
         votes: every group, best first.
         reasoning: every sample once, by index, with why it counted or not.
         abstained: samples that could have voted and held no answer.
@@ -44,11 +47,12 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A group with what the rule makes of it."""
+    """A group with what the rule makes of it; ``weight`` is its votes, effective ones under ``estimated``."""
 
     members: tuple[Ballot, ...]
     score: float
     confidence: float
+    weight: float
 
     @property
     def rank(self) -> tuple[float, int, float, int]:
@@ -68,24 +72,36 @@ def vote(samples: Sequence[Sample], policy: VotePolicy) -> Verdict:
     A sample index counts once; reviews, failures and cancelled samples don't vote; a sample without an
     answer abstains. Ties: more votes, then higher mean confidence, then the lowest sample index.
     """
-    ballots = cast(samples, policy.kind)
+    ballots = cast(samples, policy.kind, policy.options.measure)
     ranked = standings(ballots, policy)
     abstained = sum(ballot.abstains for ballot in ballots)
     if not ranked:
         why = f"no answer: {abstained} abstained, {len(ballots) - abstained} did not vote"
-        return Verdict(None, None, None, (), _explain(ballots, ranked), abstained, False, False, why)
+        return Verdict(
+            None,
+            None,
+            None,
+            (),
+            _explain(ballots, ranked, tie=False, policy=policy),
+            abstained,
+            False,
+            False,
+            why,
+        )
     winner = ranked[0]
     total = sum(len(standing.members) for standing in ranked)
     wording = wordings(winner.members)[0][0]
     tie = len(ranked) > 1 and ranked[1].rank[0] == winner.rank[0]
     consensus = len(winner.members) >= policy.min_share * total
-    share = len(winner.members) / (total + abstained)
+    confidence = _score(_support(ranked, abstained, policy), winner.confidence, policy)
+    if (calibration := policy.options.calibration) is not None:
+        confidence = calibration.apply(confidence)
     return Verdict(
         answer=wording,
         chosen_sample=_surest(winner.members, wording),
-        confidence=round(_score(share, winner.confidence, policy), SCORE_DIGITS),
+        confidence=round(confidence, SCORE_DIGITS),
         votes=tuple(_vote(standing) for standing in ranked),
-        reasoning=_explain(ballots, ranked),
+        reasoning=_explain(ballots, ranked, tie=tie, policy=policy),
         abstained=abstained,
         tie=tie,
         consensus=consensus,
@@ -96,23 +112,34 @@ def vote(samples: Sequence[Sample], policy: VotePolicy) -> Verdict:
 def standings(ballots: Sequence[Ballot], policy: VotePolicy) -> list[Standing]:
     """Every group, best first."""
     groups = [group for family in families(ballots) for group in family.groups]
-    total = sum(len(group) for group in groups)
+    worth = [_worth(group, policy) for group in groups]
+    total = math.fsum(worth)
     weights = _softmax([member.confidence for group in groups for member in group], policy.temperature)
     found: list[Standing] = []
     position = 0
-    for group in groups:
+    for group, votes in zip(groups, worth, strict=True):
         confidence = math.fsum(member.confidence for member in group) / len(group)
-        share = len(group) / total
         match policy.rule:
             case Rule.MAJORITY:
-                score = share
+                score = len(group) / sum(map(len, groups))
             case Rule.WEIGHTED:
                 score = math.fsum(weights[position : position + len(group)])
             case Rule.SCORED:
-                score = _score(share, confidence, policy)
+                score = _score(votes / total, confidence, policy)
         position += len(group)
-        found.append(Standing(group, score, confidence))
+        found.append(Standing(group, score, confidence, votes))
     return sorted(found, key=lambda standing: standing.rank)
+
+
+def _worth(group: Sequence[Ballot], policy: VotePolicy) -> float:
+    return effective_votes(group) if policy.options.measure is Measure.ESTIMATED else len(group)
+
+
+def _support(ranked: Sequence[Standing], abstained: int, policy: VotePolicy) -> float:
+    total = math.fsum(standing.weight for standing in ranked) + abstained
+    if policy.options.measure is Measure.ESTIMATED:
+        return (ranked[0].weight + 1) / (total + 2)
+    return ranked[0].weight / total
 
 
 def _score(share: float, confidence: float, policy: VotePolicy) -> float:
@@ -143,13 +170,17 @@ def _vote(standing: Standing) -> Vote:
     )
 
 
-def _explain(ballots: Sequence[Ballot], ranked: Sequence[Standing]) -> tuple[Chain, ...]:
+def _explain(
+    ballots: Sequence[Ballot], ranked: Sequence[Standing], *, tie: bool, policy: VotePolicy
+) -> tuple[Chain, ...]:
+    estimated = policy.options.measure is Measure.ESTIMATED
     notes: dict[int, tuple[float, str]] = {}
     for place, standing in enumerate(ranked):
-        outcome = "won" if place == 0 else "lost"
+        outcome = ("won a tie" if tie else "won") if place == 0 else "lost"
         note = f"{outcome}: group {place + 1} of {len(ranked)} with {len(standing.members)} votes"
         for member in standing.members:
-            notes[member.sample.sample_index] = (round(standing.score, SCORE_DIGITS), note)
+            told = f"{note}; confidence {member.sureness}" if estimated else note
+            notes[member.sample.sample_index] = (round(standing.score, SCORE_DIGITS), told)
     return tuple(_chain(ballot, notes) for ballot in ballots)
 
 

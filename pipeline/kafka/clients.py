@@ -78,6 +78,7 @@ def group_consumer(settings: Settings, group: str, instance: str) -> Consumer:
             "enable.auto.offset.store": False,
             "auto.offset.reset": "earliest",
             "session.timeout.ms": settings.session_timeout_ms,
+            "max.poll.interval.ms": settings.max_poll_interval_ms,
             "heartbeat.interval.ms": max(settings.session_timeout_ms // 4, 300),
             "queued.min.messages": 64,
             "queued.max.messages.kbytes": 16_384,
@@ -132,16 +133,15 @@ def patiently(call: Callable[[], _T], *, deadline: float = 60.0) -> _T:
             time.sleep(0.05)
 
 
-def repeat(call: Callable[[], None], *, deadline: float = 60.0) -> None:
+def repeat(call: Callable[[], None], until: float) -> None:
     """Make one call of a transaction, again and again while librdkafka says that the same call may be repeated.
 
     Args:
-        deadline: seconds after which its last error is raised.
+        until: on the monotonic clock, in seconds; then its last error is raised.
 
     Raises:
         KafkaException: the call failed for good, or still fails.
     """
-    until = time.monotonic() + deadline
     while True:
         try:
             return call()

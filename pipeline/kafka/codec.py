@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import io
 import struct
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -93,6 +95,26 @@ class Codec:
             return msgspec.convert(record, event_type)
         except msgspec.ValidationError as error:
             raise DecodeError(f"{schema.name}: {error}") from error
+
+    def look(self, data: bytes) -> None:
+        """Look the schema of a record value up, so that ``decode`` has nobody to ask.
+
+        Raises:
+            RegistryDownError: that is not possible now.
+        """
+        with suppress(DecodeError):
+            self._schema_of(data)
+
+    def register(self, events: Iterable[type[Event]]) -> None:
+        """Learn the ids under which these are written, so that ``encode`` has nobody to ask.
+
+        Raises:
+            UnknownSchemaError: the registry refuses a schema.
+            RegistryDownError: that is not possible now.
+        """
+        if self._registry is not None:
+            for event in events:
+                self._registry.id_of(self._schemas[event.__name__])
 
     def _schema_of(self, data: bytes) -> tuple[Schema, int]:
         if len(data) < 5:

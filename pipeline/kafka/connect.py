@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -13,37 +12,34 @@ from pipeline.events import Event
 from pipeline.kafka.codec import Codec
 from pipeline.settings import Settings
 
-_T = TypeVar("_T")
-
-
 log = structlog.get_logger(__name__)
 
 _PAUSE = 0.5
 
 
-class PatientCodec(Codec):
-    """Waits for a registry that is away. For threads that have nothing better to do; blocks."""
+def make_codec(
+    settings: Settings, *, writes: Sequence[type[Event]] = (), asking: Callable[[], None] = lambda: None
+) -> Codec:
+    """Without a registry its client is not even imported: it is slow to import.
 
-    def encode(self, event: Event) -> bytes:
-        return self._wait(lambda: super(PatientCodec, self).encode(event))
+    Args:
+        writes: an agent's events, registered now; waits for a registry that is away, which costs no membership
+            of a group yet. Encoding one of them asks nobody then.
+        asking: called before each question to the registry.
 
-    def decode(self, data: bytes) -> Event:
-        return self._wait(lambda: super(PatientCodec, self).decode(data))
-
-    def _wait(self, call: Callable[[], _T]) -> _T:
-        while True:
-            try:
-                return call()
-            except DependencyDownError as error:
-                log.warning("waiting", code=error.code, error=error.message)
-                time.sleep(_PAUSE)
-
-
-def make_codec(settings: Settings, *, patient: bool = False) -> Codec:
-    """Without a registry its client is not even imported: it is slow to import."""
-    codec = PatientCodec if patient else Codec
+    Raises:
+        UnknownSchemaError: the registry refuses one of ``writes``.
+    """
     if not settings.registry_url:
-        return codec()
+        return Codec()
     from pipeline.kafka.registry import Registry
 
-    return codec(Registry(settings.registry_url))
+    codec = Codec(Registry(settings.registry_url, asking=asking))
+    while True:
+        try:
+            codec.register(writes)
+        except DependencyDownError as error:
+            log.warning("waiting", code=error.code, error=error.message)
+            time.sleep(_PAUSE)
+        else:
+            return codec

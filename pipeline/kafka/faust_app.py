@@ -36,7 +36,11 @@ class _Worker(faust.Worker):
 
 
 def make_app(settings: Settings, role: str) -> faust.App:
-    """The Faust app of one role; its id is the consumer group."""
+    """The Faust app of one role; its id is the consumer group.
+
+    ``max_poll_interval_ms`` is not for Faust: aiokafka never joins its group again once it has fetched nothing
+    for so long, and Faust fetches nothing until it has joined. Its watchdog ends an app that stands still.
+    """
     datadir = settings.home / "faust"
     datadir.mkdir(parents=True, exist_ok=True)
     app = faust.App(

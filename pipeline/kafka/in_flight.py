@@ -66,6 +66,11 @@ class InFlight:
         entries = ",".join(f"{offset - lowest}:{bits:x}" for offset, bits in sorted(done.items()) if bits)
         return Position(lowest, _VERSION + entries if entries else "")
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether a record that was taken in has a task left."""
+        return bool(self._tasks)
+
     def room(self, tasks: int, records: int = 1) -> bool:
         """Whether more records of so many tasks each still fit the metadata, whatever finishes when.
 

@@ -198,7 +198,8 @@ class LocalBroker:
         """Give each new data folder the same cluster id."""
         new = [node for node in self._nodes if not (node.data / "meta.properties").exists()]
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        tool = [*command, "kafka.tools.StorageTool", "format", "-t", cluster, "-c"]
+        # An id may begin with a dash, which alone would be an option.
+        tool = [*command, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c"]
         formatting = [(node, spawn([*tool, str(node.properties)], node.log)) for node in new]
         for node, child in formatting:
             if child.wait():

@@ -8,7 +8,8 @@ The order, and what a crash after each step leaves behind:
                                                  come again and are dropped again)
 
 An exception never acknowledges. Fenced, or Kafka away: a new sink is opened and the same records are
-tried again. Anything else is a bug, and ends the process: its supervisor starts it afresh.
+tried again. Anything else is a bug, and ends the process: its supervisor starts it afresh. A record that
+the process died of comes again alone, and after the third death it is parked.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from faust.types import EventT
 from pipeline.errors import DependencyDownError, FencedError
 from pipeline.kafka.dead_letters import Source
 from pipeline.kafka.fenced_sink import FencedSink
+from pipeline.kafka.quarantine import Part, Quarantine
 from pipeline.kafka.records import Output, Place
+from pipeline.ledger import Ledger
 from pipeline.telemetry import now_ms
 
 log = structlog.get_logger(__name__)
@@ -59,7 +62,7 @@ class PartitionWorker(ABC):
     async def handle(self, records: Sequence[Source], emit: Callable[[Iterable[Output]], Any]) -> None:
         """Handle records; everything they lead to goes through ``await emit(outputs)``."""
 
-    async def run(self) -> None:
+    async def run(self, quarantine: Quarantine, ledger: Ledger) -> None:
         """Serve until cancelled."""
         failures = 0
         prepared = False
@@ -72,17 +75,34 @@ class PartitionWorker(ABC):
                     self._pending = await self.gather()
                 records = [source_of(event) for event in self._pending]
                 await self._ready(min((record.timestamp for record in records), default=0))
-                await self.handle(records, self.emit)
+                for part in quarantine.parts(records):
+                    async with quarantine.handling(part):
+                        await self._serve(part, quarantine)
+                    self._acknowledge(part)
             except (FencedError, DependencyDownError) as error:
                 log.warning("sink failed", place=self.place, code=error.code, error=error.message)
+                ledger.waited()
                 self._drop_sink()
                 await asyncio.sleep(_BACKOFF[min(failures, len(_BACKOFF) - 1)])
                 failures += 1
                 continue
             failures = 0
-            for event in self._pending:
-                event.ack()
-            self._pending = []
+
+    async def _serve(self, part: Part, quarantine: Quarantine) -> None:
+        async def emit(outputs: Iterable[Output]) -> int:
+            part.rest()
+            return await self.emit(outputs)
+
+        if part.poison:
+            await emit([quarantine.letter(part)])
+        else:
+            await self.handle(part.records, emit)
+
+    def _acknowledge(self, part: Part) -> None:
+        for event in self._pending[: len(part.records)]:
+            event.ack()
+        del self._pending[: len(part.records)]
+        part.end()
 
     def queued(self, most: int) -> Iterator[EventT[Any]]:
         """What waits in the queue now, at most so many."""
@@ -109,11 +129,12 @@ class PartitionWorker(ABC):
 
     async def _ready(self, oldest_ms: int) -> None:
         """Open the sink, or open it again when a record is older than what was read back."""
+        oldest = min((ms for ms in (oldest_ms, self.oldest_open()) if ms), default=now_ms())
         if self._sink is not None and (not oldest_ms or oldest_ms >= self._since_ms):
+            self._sink.settled(oldest)
             return
         self._drop_sink()
-        bounds = [ms for ms in (oldest_ms, self.oldest_open()) if ms]
-        self._since_ms = min(bounds, default=now_ms())
+        self._since_ms = oldest
         self._sink = await self.call(self.open_sink, self._since_ms)
 
     def oldest_open(self) -> int | None:
@@ -133,19 +154,35 @@ class PartitionWorker(ABC):
 class PartitionWorkers:
     """The workers of the partitions of one topic that a Faust app owns now."""
 
-    def __init__(self, app: Any, topic: str, make: Callable[[Place], PartitionWorker]) -> None:
-        self._app, self._topic, self._make = app, topic, make
+    def __init__(
+        self,
+        app: Any,
+        topic: str,
+        quarantine: Quarantine,
+        ledger: Ledger,
+        make: Callable[[Place], PartitionWorker],
+    ) -> None:
+        self._app, self._topic, self._quarantine, self._make = app, topic, quarantine, make
+        self._ledger = ledger
         self._workers: dict[Place, tuple[PartitionWorker, asyncio.Task[None]]] = {}
         app.agent(app.topic(topic, key_serializer="raw", value_serializer="raw"), name=topic)(self._feed)
         app.on_partitions_revoked.connect(self._drop)
+        app.on_rebalance_complete.connect(self._own)
 
     def ensure_assigned(self) -> None:
         """Start the workers of every owned partition, though no record has come for them."""
         if self._app.rebalancing:
             return
-        for tp in self._app.consumer.assignment():
-            if tp.topic == self._topic:
-                self._ensure((tp.topic, tp.partition))
+        for place in self._owned():
+            self._ensure(place)
+
+    def _owned(self) -> list[Place]:
+        assignment = self._app.consumer.assignment()
+        return [(tp.topic, tp.partition) for tp in assignment if tp.topic == self._topic]
+
+    async def _own(self, *_: Any, **__: Any) -> None:
+        """Called when tables are recovered too: before that no partition is fetched."""
+        self._ledger.own(dict.fromkeys(self._owned(), False))
 
     async def _feed(self, stream: Any) -> None:
         """Hand each record to its partition's worker; waits while that one is full."""
@@ -160,13 +197,16 @@ class PartitionWorkers:
     def _ensure(self, place: Place) -> PartitionWorker:
         if place not in self._workers:
             worker = self._make(place)
-            task = asyncio.create_task(worker.run(), name=f"{place[0]}[{place[1]}]")
+            task = asyncio.create_task(
+                worker.run(self._quarantine, self._ledger), name=f"{place[0]}[{place[1]}]"
+            )
             task.add_done_callback(_die_of_bugs)
             self._workers[place] = (worker, task)
         return self._workers[place][0]
 
     async def _drop(self, *_: Any, **__: Any) -> None:
         """Forget every partition: what was not acknowledged comes again, to whoever owns it then."""
+        self._ledger.own({})
         workers, self._workers = self._workers, {}
         for worker, task in workers.values():
             while not task.done():  # a wait with a time-out can swallow a cancellation
@@ -185,14 +225,14 @@ def source_of(event: EventT[Any]) -> Source:
         message.topic,
         message.partition,
         message.offset,
-        int(message.timestamp * 1000),
+        round(message.timestamp * 1000),
         message.key,
         message.value,
-        tuple((name, value or b"") for name, value in _pairs(message.headers)),
+        tuple(_pairs(message.headers)),
     )
 
 
-def _pairs(headers: Any) -> Iterable[tuple[str, bytes]]:
+def _pairs(headers: Any) -> Iterable[tuple[str, bytes | None]]:
     if not headers:
         return ()
     return headers.items() if hasattr(headers, "items") else headers

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import threading
 
+from confluent_kafka import KafkaException
+
 from pipeline.engine.base import TaskKey
 from pipeline.events import Progress, ProgressKind, Status
 from pipeline.kafka.clients import plain_producer
@@ -32,7 +34,7 @@ class ProgressWriter:
         self.write(Progress(request_id, run, ProgressKind.TOKENS, at, sample_index=sample_index, text=text))
 
     def write(self, event: Progress) -> None:
-        with contextlib.suppress(BufferError):
+        with contextlib.suppress(BufferError, KafkaException):  # e.g. votes with very long answers
             self._producer.produce(
                 PROGRESS,
                 self._codec.encode(event),

@@ -10,7 +10,8 @@ Identity = tuple[str | int, ...]
 Place = tuple[str, int]
 """A topic and a partition."""
 
-Headers = tuple[tuple[str, bytes], ...]
+Headers = tuple[tuple[str, bytes | None], ...]
+"""In order; a name may stand there more than once, and a value may be null, which is not empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Output:
     topic: str
     partition: int
     key: bytes | None
-    value: bytes
+    value: bytes | None
     identities: tuple[Identity, ...] = ()
     headers: Headers = ()
 
@@ -53,3 +54,12 @@ def result_identity(request_id: str, run: int, revision: int) -> Identity:
 
 def dead_letter_identity(topic: str, partition: int, offset: int) -> Identity:
     return ("dead-letter", topic, partition, offset)
+
+
+def size_of(key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:
+    """Upper bound of a lone record's size in bytes, as ``max.message.bytes`` counts it, uncompressed.
+
+    A batch has 61 bytes of its own, a record at most 36 (KIP-98), a header at most 10.
+    """
+    around = sum(len(name.encode()) + len(text or b"") + 10 for name, text in headers)
+    return 100 + len(key or b"") + len(value or b"") + around

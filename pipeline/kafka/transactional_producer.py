@@ -9,6 +9,7 @@ transactional id, which ends whatever the abandoned call still does.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
@@ -21,8 +22,6 @@ from pipeline.kafka.clients import kafka_error, repeat, transactional_producer, 
 from pipeline.kafka.records import Output
 from pipeline.settings import Settings
 
-_CALL_TIMEOUT = 5.0
-_SLACK = 2 * _CALL_TIMEOUT
 _Call = Callable[[], None]
 
 
@@ -31,8 +30,9 @@ class TransactionalProducer:
 
     def __init__(self, settings: Settings, transactional_id: str) -> None:
         self._id = transactional_id
-        # The broker ends a transaction after its own time-out: repeating its calls for much longer is in vain.
-        self._patience = 2 * settings.transaction_timeout_ms / 1000
+        # The broker ends a transaction after its own time-out: repeating its calls for longer is in vain.
+        timeout = settings.transaction_timeout_ms / 1000
+        self._call_timeout, self._patience, self._deadline = timeout / 4, timeout, 1.5 * timeout
         self._producer: Producer = transactional_producer(settings, transactional_id)
         self._calls: SimpleQueue[tuple[Future[None], _Call] | None] = SimpleQueue()
         threading.Thread(target=_serve, args=(self._calls,), name=transactional_id, daemon=True).start()
@@ -44,7 +44,7 @@ class TransactionalProducer:
             KafkaException: refused.
             BrokerDownError: no answer.
         """
-        self._within_deadline(lambda: self._producer.init_transactions(2 * _CALL_TIMEOUT))
+        self._within_deadline(lambda: self._producer.init_transactions(self._patience))
 
     def commit(
         self, outputs: Sequence[Output], offsets: Sequence[TopicPartition] = (), group: Any = None
@@ -73,7 +73,9 @@ class TransactionalProducer:
             KafkaException: this producer is of no more use.
             BrokerDownError: likewise.
         """
-        self._within_deadline(lambda: self._repeat(lambda: self._producer.abort_transaction(_CALL_TIMEOUT)))
+        self._within_deadline(
+            lambda: repeat(lambda: self._producer.abort_transaction(self._call_timeout), self._until())
+        )
 
     def close(self) -> None:
         """Let the producer go; an open transaction is left to be fenced or timed out."""
@@ -81,24 +83,24 @@ class TransactionalProducer:
         self._calls.put(None)
 
     def _transaction(self, outputs: Sequence[Output], offsets: list[TopicPartition], group: Any) -> None:
-        producer = self._producer
-        self._repeat(producer.begin_transaction)
+        producer, until = self._producer, self._until()
+        repeat(producer.begin_transaction, until)
         for out in outputs:
             write(producer, out)
         if offsets:
-            self._repeat(lambda: producer.send_offsets_to_transaction(offsets, group, _CALL_TIMEOUT))
-        self._repeat(lambda: producer.commit_transaction(_CALL_TIMEOUT))
+            repeat(lambda: producer.send_offsets_to_transaction(offsets, group, self._call_timeout), until)
+        repeat(lambda: producer.commit_transaction(self._call_timeout), until)
 
-    def _repeat(self, call: _Call) -> None:
-        repeat(call, deadline=self._patience)
+    def _until(self) -> float:
+        return time.monotonic() + self._patience
 
     def _within_deadline(self, call: _Call) -> None:
         done: Future[None] = Future()
         self._calls.put((done, call))
         try:
-            done.result(self._patience + _SLACK)
+            done.result(self._deadline)
         except TimeoutError as error:
-            raise BrokerDownError(f"{self._id}: no answer within {self._patience + _SLACK:.0f} s") from error
+            raise BrokerDownError(f"{self._id}: no answer within {self._deadline:.0f} s") from error
 
 
 def _serve(calls: SimpleQueue[tuple[Future[None], _Call] | None]) -> None:

@@ -26,11 +26,12 @@ from typing import Protocol
 import structlog
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from pipeline.errors import BrokerDownError
+from pipeline.errors import BrokerDownError, DependencyDownError
 from pipeline.kafka.clients import group_consumer, kafka_error, patiently
 from pipeline.kafka.in_flight import InFlight, Position
 from pipeline.kafka.records import Finished, Output, Place
 from pipeline.kafka.transactional_producer import TransactionalProducer
+from pipeline.kafka.unread import Look, Unread
 from pipeline.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -46,7 +47,7 @@ class Rebalances(Protocol):
     def assigned(self, places: Sequence[Place]) -> None:
         """These partitions are read from their committed positions on, from now.
 
-        May raise ``BrokerDownError``: then it is called again.
+        May raise ``DependencyDownError``: then it is called again.
         """
         ...
 
@@ -73,7 +74,13 @@ class TransactionalConsumer:
         role: str,
         topics: Sequence[str],
         listener: Rebalances,
+        look: Look = lambda _: None,
     ) -> None:
+        """Join the group.
+
+        Args:
+            look: a record for which it raises ``DependencyDownError`` waits, and nothing more is fetched.
+        """
         self._settings = settings
         self._listener = listener
         self._transactional_id = f"{settings.app}-{role}-{settings.slot}"
@@ -83,7 +90,9 @@ class TransactionalConsumer:
         self._committed: dict[Place, Position] = {}
         self._owned: set[Place] = set()
         self._assignments = 0
+        self._held: set[Place] = set()
         self._paused: set[Place] = set()
+        self._unread = Unread(look)
         self._consumer.subscribe(
             list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
@@ -104,7 +113,9 @@ class TransactionalConsumer:
                 raise BrokerDownError(f"consumer {self._transactional_id}: {error}")
             else:
                 log.warning("consumer error", error=str(error))
-        return messages
+        readable = self._unread.readable(messages)
+        self._pause()
+        return readable
 
     def track(self, message: Message, tasks: int) -> int:
         """Take a record in; returns the bitmap of its tasks that are finished already."""
@@ -113,13 +124,27 @@ class TransactionalConsumer:
     def owns(self, place: Place) -> bool:
         return place in self._owned
 
+    @property
+    def holding(self) -> dict[Place, bool] | None:
+        """The owned partitions, each held (paused, or with unfinished records) or not; ``None`` before the first."""
+        if not self._assignments:
+            return None
+        return {
+            place: place in self._paused or (place in self._in_flight and self._in_flight[place].unfinished)
+            for place in self._owned
+        }
+
     def room(self, place: Place, tasks: int) -> bool:
         """Whether what one more ``poll`` can bring, records of so many tasks each, can be tracked."""
         return place in self._in_flight and self._in_flight[place].room(tasks, _POLL_LIMIT)
 
     def hold(self, places: Iterable[Place]) -> None:
         """Fetch nothing from these partitions, and from every other owned one."""
-        wanted = set(places) & set(self._in_flight)
+        self._held = set(places)
+        self._pause()
+
+    def _pause(self) -> None:
+        wanted = set(self._in_flight) if self._unread else self._held & set(self._in_flight)
         pause, resume = wanted - self._paused, self._paused - wanted
         if pause:
             self._consumer.pause([TopicPartition(*place) for place in pause])
@@ -178,6 +203,7 @@ class TransactionalConsumer:
         rest = self._consumer.consume(_POLL_LIMIT - 1, timeout=0)
         if self._assignments != assignment:
             self._in_flight.clear()
+            self._unread.clear()
             return []
         return [first, *rest]
 
@@ -188,8 +214,8 @@ class TransactionalConsumer:
                 self._producer = self._new_producer()
             if self._owned and not self._in_flight:
                 self._resume()
-        except (KafkaException, BrokerDownError) as error:
-            log.warning("waiting for Kafka", error=str(error))
+        except (KafkaException, DependencyDownError) as error:
+            log.warning("not ready", error=str(error))
             return False
         return True
 
@@ -204,6 +230,7 @@ class TransactionalConsumer:
             except (KafkaException, BrokerDownError):
                 self._discard(producer)
         self._in_flight.clear()
+        self._unread.clear()
         self._committed.clear()
         self._listener.rewound(list(self._owned))
 
@@ -253,6 +280,7 @@ class TransactionalConsumer:
         self._assignments += 1
         self._owned.clear()
         self._in_flight.clear()
+        self._unread.clear()
         self._committed.clear()
         self._paused.clear()
         self._listener.dropped([(tp.topic, tp.partition) for tp in partitions])

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pipeline.engine.base import Completion, GenerationTask, SamplingParams
-from pipeline.events import Sample, SampleTimings
-from pipeline.scheduling.desk import Assigned
+from pipeline.events import FinishReason, Sample, SampleTimings
+from pipeline.fitting import first_bytes
+from pipeline.scheduling.waiting import Assigned
+
+LONGEST_TEXT = 256 * 1024
+"""Bytes of a sample's text. The largest sampling.max_new_tokens gives about a tenth; escaped as JSON it
+can be six times as long, and a callback's body holds it twice."""
+_LONGEST_MESSAGE = 1_000
 
 
 def generation_task(assigned: Assigned, *, now: int, timeout: float) -> GenerationTask:
@@ -25,16 +33,18 @@ def generation_task(assigned: Assigned, *, now: int, timeout: float) -> Generati
 
 
 def sample_of(assigned: Assigned, completion: Completion, *, worker: str) -> Sample:
-    """The event of a finished sample."""
+    """The event of a finished sample; a text beyond all measure is cut as one that ran out of tokens is."""
     group, task, first = assigned.group, assigned.task, completion.first_token_at
+    text, error = first_bytes(completion.text, LONGEST_TEXT), completion.error
+    whole = text == completion.text
     return Sample(
         request_id=group.request_id,
         run=group.run,
         sample_index=task.sample_index,
         role=task.role,
         path=group.path,
-        text=completion.text,
-        finish_reason=completion.finish_reason,
+        text=text,
+        finish_reason=completion.finish_reason if whole else FinishReason.LENGTH,
         prompt_tokens=completion.prompt_tokens,
         completion_tokens=completion.completion_tokens,
         mean_logprob=completion.mean_logprob,
@@ -47,7 +57,7 @@ def sample_of(assigned: Assigned, completion: Completion, *, worker: str) -> Sam
             finished_at=_ms(completion.finished_at),
         ),
         worker=worker,
-        error=completion.error,
+        error=error and replace(error, message=error.message[:_LONGEST_MESSAGE]),
     )
 
 

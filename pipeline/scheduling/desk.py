@@ -7,45 +7,24 @@ back, a sample in the making is not begun again.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 from pipeline.engine.base import Completion, TaskKey
-from pipeline.events import FinishReason, SampleTask, TaskGroup
+from pipeline.events import FinishReason
+from pipeline.kafka.crash_journal import Work
 from pipeline.kafka.records import Finished, Place
-from pipeline.scheduling.lanes import WeightedRoundRobin
+from pipeline.scheduling.waiting import Assigned, Waiting
 
 _REMEMBERED_DECISIONS = 50_000
-
-
-@dataclass(frozen=True, slots=True)
-class Assigned:
-    """A sample task, and what its end moves in Kafka.
-
-    Attributes:
-        queued_at: ms when its batch was written.
-        lane: where it waits.
-    """
-
-    group: TaskGroup
-    task: SampleTask
-    finished: Finished
-    queued_at: int
-    lane: int
-
-    @property
-    def key(self) -> TaskKey:
-        return TaskKey(self.group.request_id, self.group.run, self.task.sample_index)
 
 
 class TaskDesk:
     """Every task that this worker holds."""
 
     def __init__(self, quotas: Sequence[int]) -> None:
-        self._turns = WeightedRoundRobin(quotas)
         self._tasks: dict[TaskKey, Assigned] = {}
-        self._waiting: dict[int, deque[TaskKey]] = {lane: deque() for lane in range(len(quotas))}
+        self._waiting = Waiting(quotas)
         self._running: dict[TaskKey, Assigned] = {}
         self._ended: dict[TaskKey, Completion] = {}
         self._decided: OrderedDict[tuple[str, int], None] = OrderedDict()
@@ -57,7 +36,11 @@ class TaskDesk:
 
     def waiting(self, lane: int) -> int:
         """Tasks of a lane that have not begun."""
-        return len(self._waiting[lane])
+        return self._waiting.count(lane)
+
+    def in_hand(self) -> set[Work]:
+        """What is blamed if the process dies now: all that the engine works on."""
+        return {assigned.work for assigned in self._in_engine()}
 
     def take(self, assigned: Assigned) -> None:
         """Take a task in; the same task in two records is drawn once."""
@@ -67,24 +50,33 @@ class TaskDesk:
             return
         self._tasks[key] = assigned
         if key not in self._running:
-            self._waiting[assigned.lane].append(key)
+            self._waiting.put(assigned)
+
+    def refuse(self, assigned: Assigned, completion: Completion) -> None:
+        """Take a task in that ends without having run."""
+        key = assigned.key
+        if key in self._tasks:
+            self._surplus.append(assigned.finished)
+            return
+        self._tasks[key] = self._running[key] = assigned
+        self._ended[key] = completion
 
     def begin(self, free: int, now: int) -> Iterator[Assigned]:
-        """The next tasks to run, at most ``free``, by the lanes' weights.
+        """The next tasks to run, at most ``free``, by the lanes' weights; suspects of a crash by themselves.
 
         What nobody waits for any more, because its request is decided or overdue, is finished unrun.
         """
-        while free > 0:
-            lane = self._turns.next([lane for lane, waiting in self._waiting.items() if waiting])
-            if lane is None:
-                return
-            key = self._waiting[lane].popleft()
+        running = self._in_engine()
+        alone = next((assigned.work for assigned in running if assigned.suspect), None)
+        idle = not running
+        while free > 0 and (key := self._waiting.next(alone, idle=idle)) is not None:
             assigned = self._tasks[key]
             if key[:2] in self._decided or assigned.group.deadline_at <= now:
                 del self._tasks[key]
                 self._surplus.append(assigned.finished)
                 continue
             self._running[key] = assigned
+            alone, idle = assigned.work if assigned.suspect else None, False
             free -= 1
             yield assigned
 
@@ -99,7 +91,7 @@ class TaskDesk:
         if completion.finish_reason is FinishReason.CANCELLED and key[:2] not in self._decided:
             del self._running[key]
             if key in self._tasks:
-                self._waiting[self._tasks[key].lane].appendleft(key)
+                self._waiting.put_back(self._tasks[key])
             return
         self._ended[key] = completion
 
@@ -116,14 +108,20 @@ class TaskDesk:
         finished = self._surplus + [assigned.finished for assigned, _ in ready]
         return [pair for pair in ready if pair[0].key[:2] not in self._decided], finished
 
-    def published(self, finished: Collection[Finished]) -> list[TaskKey]:
+    def published(self, finished: Collection[Finished]) -> list[Assigned]:
         """Forget what a transaction has committed; returns the tasks that ran."""
         through = set(finished)
         self._surplus = [item for item in self._surplus if item not in through]
-        keys = [key for key in self._ended if key in self._tasks and self._tasks[key].finished in through]
-        for key in keys:
-            del self._ended[key], self._running[key], self._tasks[key]
-        return keys
+        ran = [self._tasks[key] for key in self._ended if key in self._tasks]
+        ran = [assigned for assigned in ran if assigned.finished in through]
+        for assigned in ran:
+            del self._ended[assigned.key], self._running[assigned.key], self._tasks[assigned.key]
+        return ran
+
+    def cleared(self, ran: Collection[Assigned]) -> set[Work]:
+        """The suspects of which these were the last tasks."""
+        suspects = {assigned.work for assigned in ran if assigned.suspect}
+        return suspects and suspects - {assigned.work for assigned in self._tasks.values()}
 
     def through(self, key: TaskKey) -> None:
         """A task was published after all, by a transaction whose outcome was not known."""
@@ -134,10 +132,7 @@ class TaskDesk:
     def drop(self, places: Collection[Place]) -> None:
         """Forget the records of these partitions; running tasks go on in case the records come back."""
         self._tasks = {key: a for key, a in self._tasks.items() if a.finished.place not in places}
-        for waiting in self._waiting.values():
-            kept = [key for key in waiting if key in self._tasks]
-            waiting.clear()
-            waiting.extend(kept)
+        self._waiting.keep(self._tasks)
         self._surplus = [item for item in self._surplus if item.place not in places]
 
     def keep(self, owned: Collection[Place]) -> list[TaskKey]:
@@ -147,3 +142,6 @@ class TaskDesk:
             del self._running[key]
             self._ended.pop(key, None)
         return strangers
+
+    def _in_engine(self) -> list[Assigned]:
+        return [assigned for key, assigned in self._running.items() if key not in self._ended]

@@ -26,13 +26,21 @@ class Expansion:
     groups: tuple[tuple[int, TaskGroup], ...]
 
 
-def expand(request: InferenceRequest, *, appended_at: int, now: int, limits: LimitSettings) -> Expansion:
+def expand(
+    request: InferenceRequest,
+    *,
+    appended_at: int,
+    now: int,
+    limits: LimitSettings,
+    refusal: TallystreamError | None = None,
+) -> Expansion:
     """Expand a request whose identity is good.
 
     Args:
         appended_at: the broker's time of the record in ms; it stands in for a created_at that is
             missing or lies in the future, so that a producer's wrong clock moves no deadline.
         now: ms.
+        refusal: why its record alone makes it unservable.
     """
     created_at = request.created_at
     if created_at <= 0 or created_at > appended_at + _FUTURE_SLACK_MS:
@@ -40,11 +48,11 @@ def expand(request: InferenceRequest, *, appended_at: int, now: int, limits: Lim
     own = limits.deadline_deep_ms if request.mode is Mode.DEEP else limits.deadline_ms
     profile = profile_of(request)
     count = profile.samples if request.sampling.n is None else request.sampling.n
-    error: TallystreamError | None = None
+    error = refusal
     try:
         check_content(request, limits)
     except InvalidRequestError as refused:
-        error = refused
+        error = error or refused
     deadline_at = created_at + (own if error else request.deadline_ms or own)
     opened = Opened(
         request_id=request.request_id,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
-from pipeline.errors import InvalidRequestError
+from pipeline.errors import InvalidRequestError, PayloadTooLargeError
 from pipeline.events import PRIORITIES, InferenceRequest, Kind
 from pipeline.settings import LimitSettings
+from pipeline.topics import REQUESTS, largest_record
 
 _LONGEST_ID = 128
 _LONGEST_URL = 2_048
+_MOST_EVENTS = 8
 _LARGEST_METADATA = 65_536
 """It travels in the marker, in every result and, escaped, in every callback."""
 _MOST_STOPS, _LONGEST_STOP = 16, 256
@@ -44,11 +46,33 @@ def check_identity(request: InferenceRequest) -> None:
         size <= _LARGEST_METADATA, "metadata", f"must be at most {_LARGEST_METADATA:,} bytes, not {size:,}"
     )
     callback = request.callback
-    _check(
-        callback is None or len(callback.url) + len(callback.secret_id) <= _LONGEST_URL,
-        "callback.url",
-        f"must be at most {_LONGEST_URL} characters",
-    )
+    if callback is not None:
+        _check(
+            len(callback.url) + len(callback.secret_id) <= _LONGEST_URL,
+            "callback.url",
+            f"must be at most {_LONGEST_URL} characters",
+        )
+        _check(
+            sum(map(len, callback.events)) <= _LONGEST_ID and len(callback.events) <= _MOST_EVENTS,
+            "callback.events",
+            "must be first_answer, done or both",
+        )
+
+
+def check_size(size: int) -> None:
+    """Refuse a request whose record was compressed to fit: the batch that it leads to is not compressed.
+
+    Args:
+        size: bytes of the record's value.
+
+    Raises:
+        PayloadTooLargeError: names the size and the limit.
+    """
+    most = largest_record(REQUESTS)
+    if size > most:
+        raise PayloadTooLargeError(
+            f"prompt is too large: the record has {size:,} bytes, at most {most:,} are taken", field="prompt"
+        )
 
 
 def check_content(request: InferenceRequest, limits: LimitSettings) -> None:

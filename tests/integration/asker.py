@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -25,8 +25,10 @@ PATIENCE = 120.0
 
 
 class Asker:
-    def __init__(self, settings: Settings) -> None:
-        self.settings, self.codec = settings, make_codec(settings)
+    def __init__(
+        self, settings: Settings, follow: Sequence[str] = (SAMPLES, RESULTS, DELIVERIES, DEAD_LETTERS)
+    ) -> None:
+        self.settings, self.codec, self._follow = settings, make_codec(settings), follow
         self.producer = RequestProducer(settings, self.codec)
         self._raw = plain_producer(settings)
         self._consumer = assigned_consumer(settings, enable_partition_eof=False)
@@ -36,7 +38,7 @@ class Asker:
     def __enter__(self) -> Asker:
         topics = self._consumer.list_topics(timeout=30).topics
         places: list[TopicPartition] = []
-        for topic in (SAMPLES, RESULTS, DELIVERIES, DEAD_LETTERS):
+        for topic in self._follow:
             for partition in topics[topic].partitions:
                 tp = TopicPartition(topic, partition)
                 tp.offset = patiently(partial(self._consumer.get_watermark_offsets, tp, timeout=30))[1]
@@ -53,7 +55,7 @@ class Asker:
         """Send one request, checked as clients check it; returns its id."""
         request = InferenceRequest(new_request_id(now_ms()), prompt, **fields)
         self.producer.send(request)
-        self.producer.flush()
+        self.producer.flush(PATIENCE)
         return request.request_id
 
     def put(self, request: InferenceRequest, partition: int | None = None) -> None:
@@ -64,11 +66,17 @@ class Asker:
         self.put_bytes(self.codec.encode(request), place, request.request_id.encode())
 
     def put_bytes(
-        self, value: bytes | None, partition: int, key: bytes | None = None, headers: Any = None
+        self,
+        value: bytes | None,
+        partition: int,
+        key: bytes | None = None,
+        headers: Any = None,
+        *,
+        topic: str = REQUESTS,
     ) -> None:
         refused: list[Any] = []
         self._raw.produce(
-            REQUESTS,
+            topic,
             value,
             key,
             partition,
@@ -100,7 +108,7 @@ class Asker:
         self.until(lambda: any(letter.value == value for letter in self.dead), "a dead letter")
         letter = next(letter for letter in self.dead if letter.value == value)
         return {
-            name.removeprefix("tallystream.error."): text.decode()
+            name.removeprefix("tallystream.error."): (text or b"").decode()
             for name, text in letter.headers
             if name.startswith("tallystream.error.")
         }

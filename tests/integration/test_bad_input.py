@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import struct
+from dataclasses import replace
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, TopicPartition
 
 from pipeline.errors import InvalidRequestError, PayloadTooLargeError
-from pipeline.events import InferenceRequest, Mode, SamplingOverrides, Status
+from pipeline.events import (
+    Callback,
+    Delivery,
+    DeliveryState,
+    InferenceRequest,
+    Mode,
+    SampleTimings,
+    SamplingOverrides,
+    Status,
+)
 from pipeline.ids import new_request_id
-from pipeline.kafka.clients import plain_producer
+from pipeline.kafka.clients import assigned_consumer, plain_producer
+from pipeline.kafka.read_back import read_back
 from pipeline.telemetry import now_ms
-from pipeline.topics import REQUESTS, request_partition
+from pipeline.topics import REQUESTS, SAMPLES, request_partition, shard_of
 from tests.integration.asker import Asker
+from tests.integration.running import Running
+from tests.unit import window_events
 
 pytestmark = pytest.mark.integration
 
@@ -33,9 +47,19 @@ def _good(asker: Asker) -> bytes:
         (lambda good: struct.pack(">bI", 0, 4711) + good[10:], "unknown_schema"),
         (lambda good: good[:30], "decode_error"),
         (lambda good: good[:10] + b"\x01" + good[11:], "decode_error"),
+        (lambda good: good[:10] + bytes([2 * 40]) + b"only 12 byte", "decode_error"),
         (lambda good: good + b"\x00\x01\x02", "trailing_bytes"),
     ],
-    ids=["json", "empty", "fingerprint", "schema id", "truncated", "negative length", "trailing"],
+    ids=[
+        "json",
+        "empty",
+        "fingerprint",
+        "schema id",
+        "truncated",
+        "negative length",
+        "text shorter than its length",
+        "trailing",
+    ],
 )
 def test_undecodable_bytes_go_to_dead_letters(asker: Asker, make, code: str) -> None:
     value = make(_good(asker))
@@ -48,6 +72,22 @@ def test_undecodable_bytes_go_to_dead_letters(asker: Asker, make, code: str) -> 
     letter = next(letter for letter in asker.dead if letter.value == value)
     assert letter.key == b"its key"
     assert ("traceparent", b"00-abc") in letter.headers
+
+
+def test_the_record_behind_a_bad_one_is_served_and_both_are_done_with(asker: Asker) -> None:
+    good = InferenceRequest(new_request_id(now_ms()), "answers=4")
+    place = request_partition(good.request_id, good.priority, asker.settings.shards)
+    asker.put_bytes(b'{"prompt":"behind me"}', place)
+    asker.put(good)
+    assert asker.finals([good.request_id])[good.request_id].answer == "4"
+    cause = asker.dead_letter(b'{"prompt":"behind me"}')
+    group = assigned_consumer(asker.settings, group_id=f"{asker.settings.app}-batcher")
+    tp = TopicPartition(REQUESTS, place)
+    asker.until(
+        lambda: group.committed([tp], timeout=30)[0].offset == int(cause["offset"]) + 2,
+        "the batcher's committed offset behind both",
+    )
+    group.close()
 
 
 @pytest.mark.parametrize("priority", [9, -1])
@@ -73,8 +113,66 @@ def test_a_tombstone_and_a_record_without_key_are_no_trouble(asker: Asker) -> No
     place = request_partition(request.request_id, request.priority, asker.settings.shards)
     asker.put_bytes(None, place, b"job-7")
     asker.put_bytes(asker.codec.encode(request), place, None)
-    assert asker.finals([request.request_id])[request.request_id].status is Status.DONE
+    keyed = asker.ask("answers=4", priority=request.priority)
+    results = asker.finals([request.request_id, keyed])
+    assert {result.status for result in results.values()} == {Status.DONE}
     assert not asker.dead
+    start = TopicPartition(REQUESTS, request_partition(keyed, request.priority, asker.settings.shards))
+    written = read_back(asker.settings, [(start.topic, start.partition)])
+    assert keyed.encode() in {message.key() for message in written}, "our own producer always sets the key"
+
+
+def test_a_clock_that_is_decades_ahead_moves_nobodys_deadline(asker: Asker) -> None:
+    year_2099 = 4_070_908_800_000
+    ahead = asker.ask("answers=5", created_at=year_2099)
+    stray = replace(
+        window_events.sample(0, "9", request_id=ahead),
+        sample_index=40,
+        timings=SampleTimings(year_2099, year_2099, year_2099, year_2099),
+    )
+    place = shard_of(ahead, asker.settings.shards)
+    asker.put_bytes(asker.codec.encode(stray), place, ahead.encode(), topic=SAMPLES)
+    normal = [asker.ask("answers=6") for _ in range(4)]
+    results = asker.finals([ahead, *normal])
+    assert [results[request_id].answer for request_id in normal] == ["6"] * 4
+    assert results[ahead].status is Status.DONE
+    assert results[ahead].answer == "5"
+    assert results[ahead].timings.created_at < now_ms() + 60_000
+
+
+def test_a_sample_that_comes_after_its_vote_changes_nothing(asker: Asker) -> None:
+    voted = asker.ask("answers=7")
+    before = asker.finals([voted])[voted]
+    late = replace(window_events.sample(0, "8", request_id=voted), sample_index=4)
+    place = shard_of(voted, asker.settings.shards)
+    for _ in range(3):
+        asker.put_bytes(asker.codec.encode(late), place, voted.encode(), topic=SAMPLES)
+    after = next(
+        new for _ in range(100) if shard_of(new := new_request_id(now_ms()), asker.settings.shards) == place
+    )
+    asker.put(InferenceRequest(after, "answers=1"))
+    asker.finals([after])
+    assert [result for result in asker.results() if result.request_id == voted] == [before]
+
+
+def test_text_of_many_bytes_a_character_comes_back_as_it_was_sent(asker: Asker, running: Running) -> None:
+    stamp = new_request_id(now_ms())
+    request_id, answer = f"任务-广告-7-{stamp}", "求12元的50%🙂"
+    callback = Callback(running.receiver.url)
+    request = InferenceRequest(request_id, f"answers={answer} 求 12 元的 50% 🙂", callback=callback)
+    asker.put(request)
+    result = asker.finals([request_id])[request_id]
+    assert (result.status, result.reasoning[0].text) == (Status.DONE, f"The answer is {answer}")
+    asker.until(
+        lambda: any(
+            d.request_id == request_id and d.state is DeliveryState.DELIVERED for d in asker.of(Delivery)
+        ),
+        "the callback",
+    )
+    body = next(d.body for d in asker.of(Delivery) if d.request_id == request_id)
+    data = json.loads(body)["data"]
+    assert (data["request_id"], data["chosen_text"]) == (request_id, f"The answer is {answer}")
+    assert answer.encode() in body
 
 
 @pytest.mark.parametrize(
@@ -115,11 +213,3 @@ def test_a_prompt_of_3_mib_fails_fast_and_holds_up_nobody(asker: Asker) -> None:
     assert upstream.flush(60) == 0
     assert outcomes[0] is not None
     assert outcomes[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
-
-
-def test_a_record_just_under_the_limit_is_served(asker: Asker) -> None:
-    overhead = len(asker.codec.encode(InferenceRequest(new_request_id(now_ms()), "", mode=Mode.DEEP)))
-    edge = asker.ask("answers=1 " + "x" * (999_950 - overhead - 20), mode=Mode.DEEP)
-    neighbour = asker.ask("answers=1")
-    results = asker.finals([edge, neighbour])
-    assert {r.status for r in results.values()} == {Status.DONE}

@@ -76,3 +76,9 @@ def test_every_wrong_value_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TALLYSTREAM_ENGINE__ROWS", "0")
     with pytest.raises(ConfigError, match=r"TALLYSTREAM_SHARDS: .*; TALLYSTREAM_ENGINE__ROWS: "):
         load_settings()
+
+
+def test_a_member_may_not_poll_less_often_than_its_session_lasts() -> None:
+    with pytest.raises(ConfigError, match=r"MAX_POLL_INTERVAL_MS.*SESSION_TIMEOUT_MS, which is 8000"):
+        load_settings(max_poll_interval_ms=7_999)
+    assert load_settings(max_poll_interval_ms=8_000).max_poll_interval_ms == 8_000

@@ -8,13 +8,17 @@ from hypothesis import strategies as st
 
 from pipeline.engine.base import Completion, TaskKey
 from pipeline.events import FinishReason, Kind, Message, Mode, SampleTask, TaskGroup
+from pipeline.kafka.crash_journal import Work
 from pipeline.kafka.records import Finished
-from pipeline.scheduling.desk import Assigned, TaskDesk
+from pipeline.scheduling.desk import TaskDesk
+from pipeline.scheduling.waiting import Assigned
 
 QUOTAS = (4, 3, 2, 1, 1, 1)
 
 
-def assigned(name: str, *, lane: int = 3, offset: int = 0, task: int = 0, deadline: int = 10_000) -> Assigned:
+def assigned(
+    name: str, *, lane: int = 3, offset: int = 0, task: int = 0, deadline: int = 10_000, deaths: int = 0
+) -> Assigned:
     group = TaskGroup(
         name,
         0,
@@ -31,7 +35,9 @@ def assigned(name: str, *, lane: int = 3, offset: int = 0, task: int = 0, deadli
         deadline,
         (),
     )
-    return Assigned(group, SampleTask(task), Finished((f"batches.{lane}", 0), offset, task), 0, lane)
+    place = (f"batches.{lane}", 0)
+    work = Work(*place, offset, 0, 0)
+    return Assigned(group, SampleTask(task), Finished(place, offset, task), 0, lane, work, deaths)
 
 
 def completion(key: TaskKey, reason: FinishReason = FinishReason.STOP) -> Completion:
@@ -46,7 +52,7 @@ def test_a_task_goes_from_waiting_to_published() -> None:
     assert desk.busy and not desk.waiting(3)
     desk.end(done := completion(item.key))
     assert desk.publishable() == ([(item, done)], [item.finished])
-    assert desk.published([item.finished]) == [item.key]
+    assert desk.published([item.finished]) == [item]
     assert desk.publishable() == ([], []) and not desk.busy
 
 
@@ -131,13 +137,72 @@ def test_a_task_cancelled_for_a_move_is_drawn_again_when_it_comes_back() -> None
     assert list(desk.begin(1, now=0)) == [item]
 
 
+def test_suspects_run_alone_one_after_another_and_before_all_others() -> None:
+    desk = TaskDesk(QUOTAS)
+    desk.take(running := assigned("running", offset=1))
+    assert list(desk.begin(9, now=0)) == [running]
+    desk.take(other := assigned("other", offset=2, lane=0))
+    first = [assigned("first", offset=3, task=n, lane=5, deaths=1) for n in range(3)]
+    desk.take(second := assigned("second", offset=4, deaths=2))
+    for item in first:
+        desk.take(item)
+    assert not list(desk.begin(9, now=0)), "something else runs"
+    desk.end(completion(running.key))
+    assert list(desk.begin(9, now=0)) == [second]
+    assert not list(desk.begin(9, now=0)) and desk.in_hand() == {second.work}
+    desk.end(completion(second.key))
+    assert list(desk.begin(2, now=0)) == first[:2]
+    desk.end(completion(first[0].key))
+    assert list(desk.begin(9, now=0)) == first[2:], "what is blamed together may run together"
+    for item in first[1:]:
+        desk.end(completion(item.key))
+    assert list(desk.begin(9, now=0)) == [other]
+    assert desk.in_hand() == {other.work}
+
+
+def test_a_suspect_is_cleared_when_its_last_task_is_published() -> None:
+    desk = TaskDesk(QUOTAS)
+    items = [assigned("a", task=task, deaths=1) for task in range(2)]
+    for item in items:
+        desk.take(item)
+    for item, cleared in zip(items, (set(), {items[0].work}), strict=True):
+        list(desk.begin(1, now=0))
+        desk.end(completion(item.key))
+        assert desk.cleared(desk.published([item.finished])) == cleared
+
+
+def test_a_suspect_that_comes_back_while_it_runs_still_runs_alone() -> None:
+    desk = TaskDesk(QUOTAS)
+    desk.take(suspect := assigned("a", deaths=1))
+    list(desk.begin(9, now=0))
+    desk.drop({suspect.finished.place})
+    desk.take(suspect)
+    desk.take(assigned("b", offset=1))
+    assert not list(desk.begin(9, now=0))
+
+
+def test_what_is_refused_ends_unrun_and_is_published_once() -> None:
+    desk = TaskDesk(QUOTAS)
+    item = assigned("a", deaths=3)
+    for _ in range(2):  # it comes back after a transaction that failed
+        desk.refuse(item, completion(item.key, FinishReason.ERROR))
+        assert not desk.in_hand() and not list(desk.begin(9, now=0))
+        assert [a for a, _ in desk.publishable()[0]] == [item]
+        desk.drop({item.finished.place})
+    desk.refuse(item, done := completion(item.key, FinishReason.ERROR))
+    assert desk.publishable() == ([(item, done)], [item.finished])
+    assert desk.cleared(desk.published([item.finished])) == {item.work}
+    assert desk.publishable() == ([], [])
+
+
 @given(st.data())
 def test_every_task_is_published_exactly_once_whatever_is_dropped_and_taken_again(
     data: st.DataObject,
 ) -> None:
     """The records of a partition come back after a drop, less those whose transaction committed."""
     desk = TaskDesk(QUOTAS)
-    items = [assigned(f"r{n}", lane=n % 6, offset=n) for n in range(8)]
+    deaths = data.draw(st.lists(st.integers(0, 2), min_size=8, max_size=8))
+    items = [assigned(f"r{n}", lane=n % 6, offset=n, deaths=deaths[n]) for n in range(8)]
     committed: list[Finished] = []
     running: list[Assigned] = []
     for item in items:
@@ -146,6 +211,8 @@ def test_every_task_is_published_exactly_once_whatever_is_dropped_and_taken_agai
         move = data.draw(st.sampled_from(["begin", "end", "commit", "rewind"]))
         if move == "begin":
             running += desk.begin(data.draw(st.integers(0, 3)), now=0)
+            suspects = {item.work for item in running if item.suspect}
+            assert not suspects or (desk.in_hand() == suspects and len(suspects) == 1)
         elif move == "end" and running:
             desk.end(completion(running.pop(data.draw(st.integers(0, len(running) - 1))).key))
         elif move == "commit":

@@ -1,0 +1,1 @@
+"""Faults on purpose, and an audit that trusts nothing of the agents."""

@@ -1,0 +1,1 @@
+"""Sending again what the pipeline has seen before."""
