@@ -19,6 +19,7 @@ from faust.types import EventT
 from pipeline.errors import TallystreamError
 from pipeline.events import Control, ControlAction, Opened, Progress, ProgressKind, Result, Sample, Status
 from pipeline.fitting import fitted
+from pipeline.fusion import VoteOptions
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
 from pipeline.kafka.dead_letters import Source, dead_letter, decode_all
@@ -33,12 +34,15 @@ from pipeline.kafka.watchdog import watched
 from pipeline.settings import Settings, load_settings
 from pipeline.telemetry import configure_logging, now_ms
 from pipeline.topics import CONTROL, DEAD_LETTERS, LARGEST_RESULT, RESULTS, SAMPLES, WINDOWS_TABLE
+from pipeline.vote_options import vote_options
 from pipeline.window_table import WindowStore, restore
 from pipeline.windows import WindowBook, WindowKey, is_final
 
 log = structlog.get_logger("agents.aggregator")
 
 _MOST_RECORDS = 500
+_ON_ITS_HEELS = 0.002
+"""Seconds in which Faust hands over what it fetched together: a request's samples then share one changelog write."""
 
 Emit = Callable[[Iterable[Output]], Awaitable[Any]]
 
@@ -46,10 +50,19 @@ Emit = Callable[[Iterable[Output]], Awaitable[Any]]
 class Aggregator(PartitionWorker):
     """Serves one partition of ``samples`` and owns the windows of its shard."""
 
-    def __init__(self, settings: Settings, codec: Codec, place: Place, table: Any, tell: ProgressWriter):
+    def __init__(
+        self,
+        settings: Settings,
+        codec: Codec,
+        place: Place,
+        table: Any,
+        tell: ProgressWriter,
+        options: VoteOptions | None = None,
+    ):
         super().__init__(place)
+        self.options = options
         self.settings, self.codec, self.tell, self.shard = settings, codec, tell, place[1]
-        self.table, self.windows = table, WindowBook({})
+        self.table, self.windows = table, WindowBook({}, options)
         self.store = WindowStore(table, self.shard)
         self.unsettled: set[WindowKey] = set()
 
@@ -63,7 +76,7 @@ class Aggregator(PartitionWorker):
     async def prepare(self) -> None:
         kept = dict(self.table.data)
         self.windows = WindowBook(
-            await self.call(restore, kept, self.shard, self.settings.shards, self.codec)
+            await self.call(restore, kept, self.shard, self.settings.shards, self.codec), self.options
         )
 
     def oldest_open(self) -> int | None:
@@ -74,6 +87,7 @@ class Aggregator(PartitionWorker):
             first = await asyncio.wait_for(self.queue.get(), self.settings.window.sweep_ms / 1000)
         except TimeoutError:
             return []
+        await asyncio.sleep(_ON_ITS_HEELS)
         return [first, *self.queued(_MOST_RECORDS - 1)]
 
     async def handle(self, records: Sequence[Source], emit: Emit) -> None:
@@ -86,7 +100,8 @@ class Aggregator(PartitionWorker):
                 touched.add((event.request_id, event.run))
         now = now_ms()
         touched.update(self.windows.overdue(now))
-        results = [result for key in touched for result in self.windows[key].settle(now)]
+        # Off the loop: an answer that is hard to read costs a good part of a second.
+        results = await self.call(self._settled, list(touched), now)
         for result in results:
             outputs += self._publication(result, now)
         if outputs:
@@ -98,6 +113,9 @@ class Aggregator(PartitionWorker):
             self.store.forgotten(key, window)
         await self.store.flush()
         self._tell(touched, results, now)
+
+    def _settled(self, keys: Sequence[WindowKey], now: int) -> list[Result]:
+        return [result for key in keys for result in self.windows[key].settle(now)]
 
     def _take(self, event: Opened | Sample, value: bytes | None) -> bool:
         key = (event.request_id, event.run)
@@ -148,6 +166,7 @@ def main() -> None:
     """Run the aggregator until it is told to stop."""
     settings = load_settings()
     configure_logging(settings, f"aggregator-{settings.slot}")
+    options = vote_options(settings)
     app = make_app(settings, "aggregator")
     table: Any = app.Table(WINDOWS_TABLE, partitions=settings.shards, key_type=bytes, value_type=bytes)
     with Quarantine.of(settings, "aggregator") as quarantine, watched(settings, "aggregator") as ledger:
@@ -156,7 +175,11 @@ def main() -> None:
         )
         tell = ProgressWriter(settings, codec)
         workers = PartitionWorkers(
-            app, SAMPLES, quarantine, ledger, lambda place: Aggregator(settings, codec, place, table, tell)
+            app,
+            SAMPLES,
+            quarantine,
+            ledger,
+            lambda place: Aggregator(settings, codec, place, table, tell, options),
         )
 
         @app.timer(settings.window.sweep_ms / 1000)

@@ -14,6 +14,8 @@ UNIT = "§"
 _SEPARATORS = str.maketrans(
     {"。": "\n", "，": "\n", "；": "\n", "、": "\n", "！": "\n", "？": "\n", UNIT: " "}
 )
+_RUNS = re.compile(r"\d{60,}|[\s.]{30,}|[(\[{]{10,}|[-+*/^=%!)\]}]{20,}|[√≈]{5,}")
+# Nobody's arithmetic, and the patterns below would take the square of their length.
 _FRACTION = re.compile(r"\\[dtc]?frac\s*\{([^{}]{1,60})\}\s*\{([^{}]{1,60})\}")
 _WORD_OPERATORS = (
     (re.compile(r"\\(?:times|cdot|ast)(?![A-Za-z])"), "*"),
@@ -39,7 +41,7 @@ _NOT_UNITS = frozenset(
 
 def plain_arithmetic(text: str) -> str:
     """The same text with its arithmetic in one notation."""
-    plain = plain_characters(text.translate(_SEPARATORS))
+    plain = plain_characters(_RUNS.sub("\n", text.translate(_SEPARATORS)))
     plain = _BULLET.sub("", _BOLD.sub(r"\1", plain))
     if "\\" in plain:
         for _ in range(3):

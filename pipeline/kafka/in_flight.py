@@ -1,7 +1,7 @@
 """Which work of one partition is finished: the committed offset and its metadata, as a value.
 
-A record holds one or more tasks that finish in any order. The offset to commit is that of the lowest
-record with an unfinished task; what is finished at and above it travels in the offset's metadata,
+A record holds one or more tasks that finish in any order. The offset to commit is one past the last
+record before which all is finished; what is finished at and above it travels in the offset's metadata,
 as ``1;<offset - committed>:<bitmap in hex>,…``. A successor reads it and redoes nothing that is done.
 """
 
@@ -36,7 +36,7 @@ class InFlight:
     """The records of one partition from the lowest unfinished one on."""
 
     def __init__(self, start: Position) -> None:
-        self._next = start.offset
+        self._next = self._through = start.offset
         self._restored = start.finished()
         self._tasks: dict[int, int] = {}
         self._done: dict[int, int] = {}
@@ -60,8 +60,12 @@ class InFlight:
         self._drop_leading()
 
     def position(self) -> Position:
-        """What to commit now."""
-        lowest = min(self._tasks, default=self._next)
+        """What to commit now.
+
+        It moves when something is finished, not when a record is taken in: markers of transactions leave gaps
+        between records, and stepping over one would cost a transaction of its own.
+        """
+        lowest = self._through
         done = self._done | {offset: bits for offset, bits in self._restored.items() if offset >= self._next}
         entries = ",".join(f"{offset - lowest}:{bits:x}" for offset, bits in sorted(done.items()) if bits)
         return Position(lowest, _VERSION + entries if entries else "")
@@ -86,6 +90,7 @@ class InFlight:
             if self._done[offset] != _full(self._tasks[offset]):
                 return
             del self._tasks[offset], self._done[offset]
+            self._through = offset + 1
 
 
 def _full(tasks: int) -> int:

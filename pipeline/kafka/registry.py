@@ -23,7 +23,7 @@ _UNKNOWN_FOR = 1.0
 class Registry:
     """Subjects are record names (``tallystream.v1.Result``), as one record is used by several topics."""
 
-    def __init__(self, url: str, *, timeout: float = 3.0, asking: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, url: str, *, timeout: float = 5.0, asking: Callable[[], None] = lambda: None) -> None:
         """Args:
         timeout: seconds.
         asking: called before each question to the server.

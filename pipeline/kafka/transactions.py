@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import structlog
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from pipeline.errors import BrokerDownError, DependencyDownError
 from pipeline.kafka.clients import group_consumer, kafka_error, patiently
@@ -84,7 +84,7 @@ class TransactionalConsumer:
         self._settings = settings
         self._listener = listener
         self._transactional_id = f"{settings.app}-{role}-{settings.slot}"
-        self._consumer: Consumer = group_consumer(settings, f"{settings.app}-{role}", self._transactional_id)
+        self._group, self._topics = f"{settings.app}-{role}", list(topics)
         self._producer: TransactionalProducer | None = None
         self._in_flight: dict[Place, InFlight] = {}
         self._committed: dict[Place, Position] = {}
@@ -93,9 +93,7 @@ class TransactionalConsumer:
         self._held: set[Place] = set()
         self._paused: set[Place] = set()
         self._unread = Unread(look)
-        self._consumer.subscribe(
-            list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
-        )
+        self._consumer = self._join()
 
     def poll(self, timeout: float) -> list[Message]:
         """Records of the owned partitions; keeps the membership alive, so call it often.
@@ -109,8 +107,9 @@ class TransactionalConsumer:
             if error is None:
                 if place_of(message) in self._in_flight:
                     messages.append(message)
-            elif error.fatal():
-                raise BrokerDownError(f"consumer {self._transactional_id}: {error}")
+            elif error.fatal() or error.code() == KafkaError._FATAL:  # pyright: ignore[reportPrivateUsage]
+                self._join_again(error)
+                return []
             else:
                 log.warning("consumer error", error=str(error))
         readable = self._unread.readable(messages)
@@ -189,6 +188,24 @@ class TransactionalConsumer:
         self._consumer.close()
         if self._producer is not None:
             self._discard(self._producer)
+
+    def _join(self) -> Consumer:
+        consumer = group_consumer(self._settings, self._group, self._transactional_id)
+        consumer.subscribe(
+            self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
+        return consumer
+
+    def _join_again(self, error: KafkaError) -> None:
+        """A consumer that failed for good is of no more use, and says so once: a new one takes its place.
+
+        An outage is enough: a static member whose answer got lost joins a second time, and the broker takes its
+        first membership for somebody else's.
+        """
+        log.warning("joining the group again", error=str(error))
+        self._drop([TopicPartition(*place) for place in self._owned])
+        self._consumer.close()
+        self._consumer = self._join()
 
     def _fetch(self, timeout: float) -> list[Message]:
         """Wait for one record, then take what else is there.

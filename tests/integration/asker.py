@@ -28,7 +28,8 @@ class Asker:
     def __init__(
         self, settings: Settings, follow: Sequence[str] = (SAMPLES, RESULTS, DELIVERIES, DEAD_LETTERS)
     ) -> None:
-        self.settings, self.codec, self._follow = settings, make_codec(settings), follow
+        self.settings, self._follow = settings, follow
+        self.codec = make_codec(settings, writes=(InferenceRequest,))
         self.producer = RequestProducer(settings, self.codec)
         self._raw = plain_producer(settings)
         self._consumer = assigned_consumer(settings, enable_partition_eof=False)

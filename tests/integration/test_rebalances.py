@@ -12,7 +12,7 @@ from confluent_kafka import Message, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from pipeline.events import Mode, Sample
-from pipeline.kafka.clients import admin_client, plain_producer, value_of
+from pipeline.kafka.clients import admin_client, group_consumer, plain_producer, value_of
 from pipeline.kafka.read_back import read_back
 from pipeline.kafka.records import Finished, Output, Place
 from pipeline.kafka.transactions import TransactionalConsumer, place_of
@@ -160,6 +160,23 @@ def test_a_partition_that_went_and_came_back_with_work_unfinished_is_read_again(
     first.publish()
     assert len(set(processed(settings, topic))) == len(processed(settings, topic)) == 12
     assert committed(first, topic) == [6, 6]
+    first.consumer.close()
+
+
+def test_a_member_whose_place_was_taken_joins_again(settings: Settings, topic: str) -> None:
+    """An outage does it too: the join is sent twice, and the broker takes the first for somebody else's."""
+    send(settings, topic, 0, ["a"])
+    first = Member(settings, topic, 0)
+    until(lambda: len(first.taken) == 1, first)
+    name = f"{settings.app}-test"
+    twin = group_consumer(settings, name, f"{name}-0")
+    twin.subscribe([topic])
+    until(lambda: twin.poll(0.05) is not None, first)
+    twin.close()
+    send(settings, topic, 1, ["b"])
+    until(lambda: len(first.taken) == 2, first)
+    first.publish()
+    assert sorted(processed(settings, topic)) == [b"a", b"b"]
     first.consumer.close()
 
 

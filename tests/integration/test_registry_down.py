@@ -159,9 +159,10 @@ class Foreign:
     def __init__(self, asker: Asker, registry_url: str, pattern: str) -> None:
         self._asker = asker
         self._ids: dict[str, int] = {}
+        registry = Registry(registry_url, timeout=60)
         for kind in (InferenceRequest, Batch, Opened, Sample, Result):
             text = json.loads(current_schemas()[kind.__name__].text) | {"doc": "as somebody else declares it"}
-            self._ids[kind.__name__] = Registry(registry_url).id_of(make_schema(json.dumps(text)))
+            self._ids[kind.__name__] = registry.id_of(make_schema(json.dumps(text)))
         events = [event for _, _, event in asker.events]
         self._batch = next(e for e in events if isinstance(e, Batch) and _of(e, pattern))
         self._window = [e for e in events if isinstance(e, Opened | Sample) and e.request_id == pattern]

@@ -43,7 +43,9 @@ def test_the_command_fits_reports_writes_and_draws(tmp_path: Path) -> None:
         assert "400 labelled results" in done.output
         assert "Brier score" in done.output
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
-    assert "Reliability" in (tmp_path / "plot.svg").read_text() or "<svg" in (tmp_path / "plot.svg").read_text()
+    assert (
+        "Reliability" in (tmp_path / "plot.svg").read_text() or "<svg" in (tmp_path / "plot.svg").read_text()
+    )
     options = vote_options(load_settings(vote={"calibration": to}))
     assert options.calibration == Calibration.from_json(to.read_text())
 

@@ -42,7 +42,9 @@ PATHOLOGICAL = {
     "a list of large fractions": ",".join(["(7^9999/11^9999)"] * 190),
     "a list of functions": ",".join([r"\sin(x)^{17}+y"] * 190),
     "sets of sets": "{" + ",".join("{" + ",".join("1" * 19) + "}" for _ in range(90)) + "}",
-    "a matrix": r"\begin{pmatrix}" + r"\\".join("&".join(["x^2+1"] * 13) for _ in range(40)) + r"\end{pmatrix}",
+    "a matrix": r"\begin{pmatrix}"
+    + r"\\".join("&".join(["x^2+1"] * 13) for _ in range(40))
+    + r"\end{pmatrix}",
     "spaces": " " * 100_000,
     "a deep program": "x = 1\ny = " + "-" * 19_000 + "1",
     "steps": "7^9999/11^9999 + 1 = 2\n" * 1_700,
@@ -102,7 +104,9 @@ def test_what_is_too_large_raises_before_it_is_computed(text: str) -> None:
         constant(parse(text))
 
 
-@pytest.mark.parametrize("text", ["*".join("1" * 400), "1" + "!" * 300, r"\sin" * 100 + "x", "(" * 45 + "1" + ")" * 45])
+@pytest.mark.parametrize(
+    "text", ["*".join("1" * 400), "1" + "!" * 300, r"\sin" * 100 + "x", "(" * 45 + "1" + ")" * 45]
+)
 def test_trees_are_no_higher_than_recursion_can_walk(text: str) -> None:
     with pytest.raises(NotAlgebraError, match="too deep"):
         parse(text)

@@ -128,7 +128,18 @@ def test_a_calibrated_verdict_publishes_what_the_map_says() -> None:
 
 
 TEXTS = st.sampled_from(
-    ["8", "The answer is 8", "The answer is 6", "6", *DERIVATIONS, "3 + 3 = 6. So 6.", "3 + 3 = 7. So 6.", "", "5 cm", "5"]
+    [
+        "8",
+        "The answer is 8",
+        "The answer is 6",
+        "6",
+        *DERIVATIONS,
+        "3 + 3 = 6. So 6.",
+        "3 + 3 = 7. So 6.",
+        "",
+        "5 cm",
+        "5",
+    ]
 )
 ROWS = st.lists(st.tuples(TEXTS, st.sampled_from([None, 0.05, 0.5, 0.9, 0.99])), min_size=1, max_size=8)
 POLICIES = st.sampled_from([VotePolicy(rule=rule, options=ESTIMATED.options) for rule in Rule])
@@ -136,7 +147,9 @@ POLICIES = st.sampled_from([VotePolicy(rule=rule, options=ESTIMATED.options) for
 
 @settings(max_examples=80, deadline=None)
 @given(ROWS, POLICIES, st.randoms(use_true_random=False))
-def test_order_changes_nothing(rows: list[tuple[str, float | None]], policy: VotePolicy, chance: random.Random) -> None:
+def test_order_changes_nothing(
+    rows: list[tuple[str, float | None]], policy: VotePolicy, chance: random.Random
+) -> None:
     every = [sample(i, text, confidence=p) for i, (text, p) in enumerate(rows)]
     shuffled = chance.sample(every, len(every))
     assert repr(vote(shuffled, policy)) == repr(vote(every, policy))

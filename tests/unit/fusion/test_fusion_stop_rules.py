@@ -19,9 +19,7 @@ DISTRIBUTIONS = {
     "middle": (0.6, 0.2, 0.1, 0.1),
     "hard": (0.4, 0.25, 0.15, 0.1, 0.1),
 }
-POLICIES = {
-    rule: VotePolicy(rule=Rule.MAJORITY, options=VoteOptions(early_stop=rule)) for rule in EarlyStop
-}
+POLICIES = {rule: VotePolicy(rule=Rule.MAJORITY, options=VoteOptions(early_stop=rule)) for rule in EarlyStop}
 BETA, ESC = POLICIES[EarlyStop.BETA].stop_posterior, POLICIES[EarlyStop.ESC].stop_window
 
 
@@ -108,7 +106,9 @@ def test_a_stopped_vote_agrees_with_the_full_one(name: str, rule: EarlyStop) -> 
         def ideal(seen: Sequence[str]) -> bool:
             return lossless(seen) or stays_ahead(*top_two(seen), FULL - len(seen)) >= BETA
 
-    agreed = sum(winner(answers) == winner(answers[: stop(answers, ideal)]) for answers in replayed(name, count))
+    agreed = sum(
+        winner(answers) == winner(answers[: stop(answers, ideal)]) for answers in replayed(name, count)
+    )
     assert agreed >= (1.0 if rule is EarlyStop.LOSSLESS else 0.998) * count
 
 
@@ -116,7 +116,9 @@ def test_a_stopped_vote_agrees_with_the_full_one(name: str, rule: EarlyStop) -> 
     ("leader", "second", "missing"), [(1, 0, 1), (3, 0, 37), (5, 1, 10), (10, 9, 21), (2, 2, 5), (4, 5, 3)]
 )
 def test_the_posterior_by_another_way(leader: int, second: int, missing: int) -> None:
-    assert float(stays_ahead(leader, second, missing)) == pytest.approx(ahead_by_hand(leader, second, missing))
+    assert float(stays_ahead(leader, second, missing)) == pytest.approx(
+        ahead_by_hand(leader, second, missing)
+    )
 
 
 def test_posteriors_by_hand() -> None:

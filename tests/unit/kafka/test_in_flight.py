@@ -74,9 +74,9 @@ class Crashes(RuleBasedStateMachine):
         assert self.tracker.position() == self.committed
 
     @invariant()
-    def the_position_is_the_lowest_unfinished_record_or_the_next_one(self) -> None:
-        open_records = [offset for offset in self.held if self.unfinished(offset)]
-        assert self.tracker.position().offset == min(open_records, default=self.next_offset())
+    def the_position_is_one_past_the_records_before_the_lowest_unfinished_one(self) -> None:
+        lowest = min((o for o in self.held if self.unfinished(o)), default=self.next_offset())
+        assert self.tracker.position().offset == max([START, *(o + 1 for o in self.held if o < lowest)])
 
     @invariant()
     def the_metadata_holds_exactly_what_is_finished_above(self) -> None:
