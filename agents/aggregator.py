@@ -59,9 +59,9 @@ class Aggregator(PartitionWorker):
         tell: ProgressWriter,
         options: VoteOptions | None = None,
     ):
-        super().__init__(place)
+        super().__init__(settings, place)
         self.options = options
-        self.settings, self.codec, self.tell, self.shard = settings, codec, tell, place[1]
+        self.codec, self.tell, self.shard = codec, tell, place[1]
         self.table, self.windows = table, WindowBook({}, options)
         self.store = WindowStore(table, self.shard)
         self.unsettled: set[WindowKey] = set()

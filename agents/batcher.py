@@ -50,8 +50,8 @@ class Batcher(PartitionWorker):
     """Serves one partition of ``requests``: one lane of one shard."""
 
     def __init__(self, settings: Settings, codec: Codec, place: Place) -> None:
-        super().__init__(place)
-        self.settings, self.codec = settings, codec
+        super().__init__(settings, place)
+        self.codec = codec
         self.lane, self.shard = lane_of(place[1], settings.shards), place[1] % settings.shards
         self._policy = BatchPolicy(settings.batching.max_batch, settings.batching.max_wait_ms / 1000)
         self._closed_at = float("-inf")

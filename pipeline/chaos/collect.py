@@ -13,13 +13,11 @@ from typing import Any, cast
 import msgspec
 from confluent_kafka import (
     Consumer,
-    ConsumerGroupTopicPartitions,  # pyright: ignore[reportPrivateImportUsage]
     KafkaError,
     KafkaException,
     Message,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
 from fastavro import parse_schema, schemaless_reader  # pyright: ignore[reportUnknownVariableType]
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
@@ -109,21 +107,32 @@ def read_log(bootstrap: str) -> Log:
     return Log(records, unreadable, dead, ends)
 
 
-def snapshot(admin: AdminClient, app: str) -> Snapshot | None:
-    """What the four groups have committed now; nothing when Kafka does not answer."""
-    untyped: Any = admin
+def snapshot(bootstrap: str, app: str, shards: int) -> Snapshot | None:
+    """What the four groups have committed now; nothing when Kafka does not answer.
+
+    Asked of consumers: librdkafka's admin client can abort the process when a broker dies during its call.
+    """
     positions: dict[Place, Committed] = {}
     for role, topics in READ_BY.items():
-        request = [ConsumerGroupTopicPartitions(f"{app}-{role}")]
+        consumer = _consumer(bootstrap, f"{app}-{role}")
+        wanted = [
+            TopicPartition(topic, partition)
+            for topic in topics
+            for partition in range(len(LANES) * shards if topic == REQUESTS else shards)
+        ]
         try:
-            answer = untyped.list_consumer_group_offsets(request, request_timeout=_TIMEOUT)
-            found = cast("ConsumerGroupTopicPartitions", answer[request[0].group_id].result())
+            found: list[Any] = consumer.committed(wanted, timeout=_TIMEOUT)
         except KafkaException:
             return None
-        for tp in found.topic_partitions or ():
-            if tp.topic in topics and tp.offset >= 0:
-                metadata = tp.metadata or ""
-                positions[tp.topic, tp.partition] = Committed(tp.offset, bitmaps(tp.offset, metadata))
+        finally:
+            consumer.close()
+        for tp in found:
+            if tp.error is not None:
+                return None
+            if tp.offset >= 0:
+                positions[tp.topic, tp.partition] = Committed(
+                    tp.offset, bitmaps(tp.offset, tp.metadata or "")
+                )
     return Snapshot(round(time.time() * 1000), positions)
 
 
@@ -136,11 +145,11 @@ def bitmaps(offset: int, metadata: str) -> dict[int, int]:
     return {offset + int(delta): int(bits, 16) for delta, bits in pairs}
 
 
-def _consumer(bootstrap: str) -> Consumer:
+def _consumer(bootstrap: str, group: str = "audit") -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
-            "group.id": "audit",
+            "group.id": group,
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,

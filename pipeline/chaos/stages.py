@@ -14,7 +14,6 @@ from pipeline.chaos.plan import Actor, Fault, make_plan
 from pipeline.chaos.report import Stretch
 from pipeline.chaos.watch import Watch
 from pipeline.errors import TallystreamError
-from pipeline.kafka.clients import admin_client
 from pipeline.settings import Settings
 
 _START = 120.0
@@ -38,7 +37,6 @@ class Stages:
         self.injector, self.snapshots = injector, list[Snapshot]()
         self._settings, self._options, self._progress = settings, options, progress
         self._load, self._watch = load, watch
-        self._admin = admin_client(settings)
 
     def start_up(self) -> None:
         """Until results come of every partition, and what waited for the agents' start is through.
@@ -83,7 +81,9 @@ class Stages:
 
     def snap(self) -> None:
         """Note what is committed now, if Kafka answers."""
-        if (taken := snapshot(self._admin, self._settings.app)) is not None:
+        if (
+            taken := snapshot(self._settings.bootstrap, self._settings.app, self._settings.shards)
+        ) is not None:
             self.snapshots.append(taken)
 
     def _plan(self) -> tuple[Fault, ...]:

@@ -9,11 +9,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec  # pyright: ignore[reportPrivateImportUsage]
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
 from pipeline.errors import BrokerDownError
-from pipeline.kafka.clients import admin_client, assigned_consumer
+from pipeline.kafka.clients import assigned_consumer
 from pipeline.kafka.records import Place
 from pipeline.ledger import Standing
 from pipeline.settings import Settings
@@ -38,7 +37,6 @@ class OffsetProbe:
     """
 
     def __init__(self, settings: Settings, role: str) -> None:
-        self._admin: Any = admin_client(settings)
         self._consumer = assigned_consumer(
             settings,
             group_id=f"{settings.app}-{role}",
@@ -82,12 +80,10 @@ class OffsetProbe:
         self._consumer.close()
 
     def _ends(self, places: Sequence[Place]) -> dict[Place, int]:
-        wanted = {TopicPartition(*place): OffsetSpec.latest() for place in places}
-        answers = self._admin.list_offsets(
-            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT
-        )
+        """Asked of the consumer: the admin client's own call can abort the process while Kafka is away."""
         return {
-            (tp.topic, tp.partition): answer.result(2 * _TIMEOUT).offset for tp, answer in answers.items()
+            place: self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=_TIMEOUT)[1]
+            for place in places
         }
 
     def _committed(self, places: Sequence[Place]) -> dict[Place, tuple[int, str]]:

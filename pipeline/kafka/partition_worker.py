@@ -2,6 +2,8 @@
 
 The order, and what a crash after each step leaves behind:
 
+0. read what the consumer passed over, see     (nothing is committed: it is read again)
+   ``passed_over``, and handle it first
 1. gather records of the partition, in order   (nothing is acknowledged: they come again)
 2. write what they lead to, in one transaction  (they come again; the sink drops what is written)
 3. acknowledge them, in order                   (Faust commits the offset some time later, or they
@@ -15,9 +17,10 @@ the process died of comes again alone, and after the third death it is parked.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -27,23 +30,27 @@ from faust.types import EventT
 from pipeline.errors import DependencyDownError, FencedError
 from pipeline.kafka.dead_letters import Source
 from pipeline.kafka.fenced_sink import FencedSink
+from pipeline.kafka.passed_over import passed_over
 from pipeline.kafka.quarantine import Part, Quarantine
 from pipeline.kafka.records import Output, Place
 from pipeline.ledger import Ledger
+from pipeline.settings import Settings
 from pipeline.telemetry import now_ms
 
 log = structlog.get_logger(__name__)
 
 _QUEUE = 2_000
 _BACKOFF = (0.1, 0.3, 1.0, 3.0)
+_FIRST_WITHIN = 2.0
+"""Seconds after which a partition that hands over nothing is looked at without it."""
 EXIT_CRASHED = 70
 
 
 class PartitionWorker(ABC):
     """Serves one input partition. Subclasses say what is gathered and what it leads to."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, settings: Settings, place: Place) -> None:
+        self.settings, self.place = settings, place
         self.queue: asyncio.Queue[EventT[Any]] = asyncio.Queue(_QUEUE)
         self._pending: list[EventT[Any]] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"sink-{place[0]}-{place[1]}")
@@ -62,22 +69,23 @@ class PartitionWorker(ABC):
     async def handle(self, records: Sequence[Source], emit: Callable[[Iterable[Output]], Any]) -> None:
         """Handle records; everything they lead to goes through ``await emit(outputs)``."""
 
-    async def run(self, quarantine: Quarantine, ledger: Ledger) -> None:
-        """Serve until cancelled."""
+    async def run(self, group: str, quarantine: Quarantine, ledger: Ledger) -> None:
+        """Serve until cancelled.
+
+        Args:
+            group: the consumer group whose committed offset says where to begin.
+        """
         failures = 0
         prepared = False
         while True:
             try:
                 if not prepared:
                     await self.prepare()
+                    await self._catch_up(group, quarantine)
                     prepared = True
                 if not self._pending:
                     self._pending = await self.gather()
-                records = [source_of(event) for event in self._pending]
-                await self._ready(min((record.timestamp for record in records), default=0))
-                for part in quarantine.parts(records):
-                    async with quarantine.handling(part):
-                        await self._serve(part, quarantine)
+                async for part in self._handled([source_of(event) for event in self._pending], quarantine):
                     self._acknowledge(part)
             except (FencedError, DependencyDownError) as error:
                 log.warning("sink failed", place=self.place, code=error.code, error=error.message)
@@ -87,6 +95,25 @@ class PartitionWorker(ABC):
                 failures += 1
                 continue
             failures = 0
+
+    async def _catch_up(self, group: str, quarantine: Quarantine) -> None:
+        """Begin where the group has committed, whatever record the consumer hands over first."""
+        if not self._pending:
+            with contextlib.suppress(TimeoutError):
+                self._pending = [await asyncio.wait_for(self.queue.get(), _FIRST_WITHIN)]
+        first = self._pending[0].message.offset if self._pending else None
+        lots = passed_over(self.settings, group, self.place, first)
+        while lot := await self.call(next, lots, None):
+            async for part in self._handled(lot, quarantine):
+                part.end()
+
+    async def _handled(self, records: Sequence[Source], quarantine: Quarantine) -> AsyncIterator[Part]:
+        """Handle records, and tell of each part when it is done."""
+        await self._ready(min((record.timestamp for record in records), default=0))
+        for part in quarantine.parts(records):
+            async with quarantine.handling(part):
+                await self._serve(part, quarantine)
+            yield part
 
     async def _serve(self, part: Part, quarantine: Quarantine) -> None:
         async def emit(outputs: Iterable[Output]) -> int:
@@ -198,7 +225,7 @@ class PartitionWorkers:
         if place not in self._workers:
             worker = self._make(place)
             task = asyncio.create_task(
-                worker.run(self._quarantine, self._ledger), name=f"{place[0]}[{place[1]}]"
+                worker.run(self._app.conf.id, self._quarantine, self._ledger), name=f"{place[0]}[{place[1]}]"
             )
             task.add_done_callback(_die_of_bugs)
             self._workers[place] = (worker, task)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from pipeline.errors import BrokerDownError
 from pipeline.kafka.clients import assigned_consumer, poll_many
+from pipeline.kafka.records import Place
 from pipeline.settings import Settings
 
 _CALL_TIMEOUT = 10.0
+_PATIENCE = 60.0
 
 
 def read_back(
@@ -19,7 +21,7 @@ def read_back(
     partitions: Sequence[tuple[str, int]],
     *,
     since_ms: int = 0,
-    patience: float = 60.0,
+    patience: float = _PATIENCE,
 ) -> Iterator[Message]:
     """Yield every committed record that is in the partitions at the time of the call.
 
@@ -49,6 +51,29 @@ def read_back(
         yield from _read_until(consumer, left, patience)
     except Exception as error:
         raise BrokerDownError(f"can not read back {list(partitions)}: {error}") from error
+    finally:
+        consumer.close()
+
+
+def read_range(settings: Settings, place: Place, start: int, end: int | None) -> Iterator[Message]:
+    """Yield the committed records of one partition from an offset on.
+
+    Args:
+        end: the first offset that is not wanted; ``None`` stops at the high watermark of now.
+
+    Raises:
+        BrokerDownError: the partition can not be read.
+    """
+    consumer = assigned_consumer(settings)
+    try:
+        tp = TopicPartition(*place, start)
+        low, high = consumer.get_watermark_offsets(tp, timeout=_CALL_TIMEOUT)
+        tp.offset, until = max(start, low), high if end is None else min(end, high)
+        if tp.offset < until:
+            consumer.assign([tp])
+            yield from _read_until(consumer, {place: until}, _PATIENCE)
+    except KafkaException as error:
+        raise BrokerDownError(f"can not read {place} from {start} on: {error}") from error
     finally:
         consumer.close()
 
