@@ -27,22 +27,26 @@ pytestmark = pytest.mark.integration
 
 KILLED_AT = """
 import os, signal, sys
-from pipeline.kafka.transactional_producer import TransactionalProducer
+from pipeline.kafka import transactional_producer as module
 from pipeline.replay import resend
 
 resend._MOST_RECORDS = 2
 left = int(sys.argv.pop(1))
-once = TransactionalProducer._repeat
+once, make, made = module.repeat, module.transactional_producer, []
 
-def repeat(self, call):
+def remembered(*arguments):
+    made.append(make(*arguments))
+    return made[-1]
+
+def repeat(call, until):
     global left
     left -= 1
     if left == 0:
-        self._producer.flush(30)
+        made[-1].flush(30)
         os.kill(os.getpid(), signal.SIGKILL)
-    once(self, call)
+    once(call, until)
 
-TransactionalProducer._repeat = repeat
+module.repeat, module.transactional_producer = repeat, remembered
 from pipeline.cli import main
 main()
 """
