@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
 from pipeline.errors import BrokerDownError
-from pipeline.kafka.clients import assigned_consumer
+from pipeline.kafka.clients import assigned_consumer, patiently
 from pipeline.kafka.records import Place
 from pipeline.ledger import Standing
 from pipeline.settings import Settings
@@ -82,7 +83,10 @@ class OffsetProbe:
     def _ends(self, places: Sequence[Place]) -> dict[Place, int]:
         """Asked of the consumer: the admin client's own call can abort the process while Kafka is away."""
         return {
-            place: self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=_TIMEOUT)[1]
+            place: patiently(
+                partial(self._consumer.get_watermark_offsets, TopicPartition(*place), timeout=_TIMEOUT),
+                deadline=_TIMEOUT,
+            )[1]
             for place in places
         }
 

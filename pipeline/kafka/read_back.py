@@ -38,10 +38,7 @@ def read_back(
     consumer = assigned_consumer(settings)
     try:
         starts = _starts(consumer, partitions, since_ms)
-        ends = {
-            (tp.topic, tp.partition): consumer.get_watermark_offsets(tp, timeout=_CALL_TIMEOUT)
-            for tp in starts
-        }
+        ends = _ends(settings, starts)
         left = {
             (tp.topic, tp.partition): ends[tp.topic, tp.partition][1]
             for tp in starts
@@ -74,6 +71,18 @@ def read_range(settings: Settings, place: Place, start: int, end: int | None) ->
             yield from _read_until(consumer, {place: until}, _PATIENCE)
     except KafkaException as error:
         raise BrokerDownError(f"can not read {place} from {start} on: {error}") from error
+    finally:
+        consumer.close()
+
+
+def _ends(settings: Settings, partitions: Sequence[TopicPartition]) -> dict[Place, tuple[int, int]]:
+    """Low and high watermarks: asked by a read_committed consumer, the broker names the last stable offset."""
+    consumer = assigned_consumer(settings, isolation_level="read_uncommitted")
+    try:
+        return {
+            (tp.topic, tp.partition): consumer.get_watermark_offsets(tp, timeout=_CALL_TIMEOUT)
+            for tp in partitions
+        }
     finally:
         consumer.close()
 

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import NewTopic  # pyright: ignore[reportPrivateImportUsage]
 
 from pipeline.errors import FencedError
-from pipeline.kafka.clients import admin_client, value_of
+from pipeline.kafka.clients import admin_client, transactional_producer, value_of
 from pipeline.kafka.read_back import read_back
 from pipeline.settings import Settings
 from tests.integration.paused import Start, pause, waiting_processes, wake
@@ -71,3 +71,19 @@ def test_a_successor_knows_what_was_written(settings: Settings, topic: str) -> N
         first.emit([thing((topic, 0), "z")])
     second.close()
     assert written(settings, topic) == [b"x"]
+
+
+def test_what_stands_behind_an_open_transaction_is_read_back_too(settings: Settings, topic: str) -> None:
+    """Another writer died in its transaction: until the broker ends it, nothing behind it is stable."""
+    stranger = transactional_producer(
+        settings.model_copy(update={"transaction_timeout_ms": 1_000}), f"{settings.app}-stranger"
+    )
+    stranger.init_transactions(30)
+    stranger.begin_transaction()
+    stranger.produce(topic, b"never", partition=0)
+    assert stranger.flush(30) == 0
+    first = open_sink(settings, (topic, 0))
+    assert first.emit([thing((topic, 0), "x")]) == 1
+    second = open_sink(settings, (topic, 0))
+    assert second.has(("thing", "x"))
+    second.close()
