@@ -15,10 +15,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 
 from pipeline.kafka import fenced_sink, transactions
 from pipeline.kafka.clients import plain_producer, write
+from pipeline.kafka.kept_consumers import consumers, keeping
 from pipeline.kafka.records import Output
 from pipeline.kafka.transactional_producer import TransactionalProducer
 from pipeline.settings import Settings
@@ -46,7 +47,7 @@ def change(variant: Variant) -> None:
         case Variant.ACKS:
             _replace(fenced_sink, "TransactionalProducer", _AckedProducer)
             _replace(transactions, "TransactionalProducer", _AckedProducer)
-            _replace(transactions, "group_consumer", _remembered(transactions.group_consumer))
+            _replace(transactions, "group_consumer", keeping(transactions.group_consumer))
         case Variant.TIMED:
             _replace(TransactionalProducer, "commit", _timed(TransactionalProducer.commit))
 
@@ -54,17 +55,6 @@ def change(variant: Variant) -> None:
 def _replace(owner: ModuleType | type, name: str, value: object) -> None:
     getattr(owner, name)  # what has moved must not stay as it was unnoticed
     setattr(owner, name, value)
-
-
-_consumers: list[Consumer] = []
-
-
-def _remembered(make: Any) -> Any:
-    def made(*args: Any) -> Consumer:
-        _consumers.append(make(*args))
-        return _consumers[-1]
-
-    return made
 
 
 class _AckedProducer:
@@ -84,7 +74,7 @@ class _AckedProducer:
             write(self._producer, out)
         self._producer.flush()
         if offsets:
-            _consumers[-1].commit(offsets=list(offsets), asynchronous=True)
+            consumers[-1].commit(offsets=list(offsets), asynchronous=True)
 
 
 def _timed(commit: Any) -> Any:

@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from pipeline.chaos.guarantees import Broken
 from pipeline.kafka import fenced_sink, in_flight, partition_worker, transactions
 from pipeline.kafka.clients import plain_producer, write
+from pipeline.kafka.kept_consumers import consumers, keeping
 from pipeline.kafka.records import Output
 from pipeline.kafka.transactional_producer import TransactionalProducer
 from pipeline.settings import Settings
@@ -37,7 +38,7 @@ def break_guarantee(mode: Broken) -> None:
             _replace(partition_worker.PartitionWorkers, "_feed", _feed_and_ack)
             _replace(in_flight.InFlight, "add", _add_as_finished)
         case Broken.NO_TRANSACTION:
-            _replace(transactions, "group_consumer", _remembered(transactions.group_consumer))
+            _replace(transactions, "group_consumer", keeping(transactions.group_consumer))
             _replace(transactions, "TransactionalProducer", _PlainProducer)
 
 
@@ -75,17 +76,6 @@ def _add_as_finished(tracker: in_flight.InFlight, offset: int, tasks: int) -> in
     return done
 
 
-_consumers: list[Consumer] = []
-
-
-def _remembered(make: Any) -> Any:
-    def made(*args: Any) -> Consumer:
-        _consumers.append(make(*args))
-        return _consumers[-1]
-
-    return made
-
-
 class _PlainProducer:
     """Writes outputs at once and commits offsets apart, once a second, as automatic commits do."""
 
@@ -109,7 +99,7 @@ class _PlainProducer:
         self._offsets.update({(tp.topic, tp.partition): tp for tp in offsets})
         if time.monotonic() - self._committed_at >= _COMMIT_EVERY:
             self._committed_at = time.monotonic()
-            _consumers[-1].commit(offsets=list(self._offsets.values()), asynchronous=False)
+            consumers[-1].commit(offsets=list(self._offsets.values()), asynchronous=False)
             self._offsets.clear()
 
 

@@ -56,7 +56,8 @@ def read_range(settings: Settings, place: Place, start: int, end: int | None) ->
     """Yield the committed records of one partition from an offset on.
 
     Args:
-        end: the first offset that is not wanted; ``None`` stops at the high watermark of now.
+        end: the first offset that is not wanted; ``None`` stops at the last stable offset of now: what stands
+            behind it, no read_committed consumer can have been handed, or passed over.
 
     Raises:
         BrokerDownError: the partition can not be read.
@@ -64,8 +65,8 @@ def read_range(settings: Settings, place: Place, start: int, end: int | None) ->
     consumer = assigned_consumer(settings)
     try:
         tp = TopicPartition(*place, start)
-        low, high = consumer.get_watermark_offsets(tp, timeout=_CALL_TIMEOUT)
-        tp.offset, until = max(start, low), high if end is None else min(end, high)
+        low, stable = consumer.get_watermark_offsets(tp, timeout=_CALL_TIMEOUT)
+        tp.offset, until = max(start, low), stable if end is None else min(end, stable)
         if tp.offset < until:
             consumer.assign([tp])
             yield from _read_until(consumer, {place: until}, _PATIENCE)
