@@ -2,24 +2,36 @@
 
 The order for each gathering of records, and what a crash after each step leaves behind:
 
-1. results and controls, in one transaction of the fenced sink  (records come again; the sink drops them)
-2. the table of windows, durable in its changelog                (records come again; adding is idempotent)
+1. results, controls and reviews, in one transaction of the fenced sink  (records come again; the sink drops them)
+2. the open windows, durable in their changelog                  (records come again; adding is idempotent)
 3. the acknowledgement                                           (nothing is left to do)
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import structlog
 from faust.types import EventT
 
+from pipeline.code_checks import ProgramChecker
 from pipeline.errors import TallystreamError
-from pipeline.events import Control, ControlAction, Opened, Progress, ProgressKind, Result, Sample, Status
+from pipeline.events import (
+    Batch,
+    Control,
+    ControlAction,
+    Opened,
+    Progress,
+    ProgressKind,
+    Result,
+    Sample,
+    Status,
+)
 from pipeline.fitting import fitted
 from pipeline.fusion import VoteOptions
+from pipeline.kafka.changelog import Changelog
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
 from pipeline.kafka.dead_letters import Source, dead_letter, decode_all
@@ -29,20 +41,29 @@ from pipeline.kafka.identify import identify_with
 from pipeline.kafka.partition_worker import PartitionWorker, PartitionWorkers
 from pipeline.kafka.progress import ProgressWriter
 from pipeline.kafka.quarantine import Quarantine
-from pipeline.kafka.records import Output, Place, result_identity
+from pipeline.kafka.records import Output, Place, result_identity, task_identity
 from pipeline.kafka.watchdog import watched
+from pipeline.scheduling.review_round import Round, review_groups
 from pipeline.settings import Settings, load_settings
 from pipeline.telemetry import configure_logging, now_ms
-from pipeline.topics import CONTROL, DEAD_LETTERS, LARGEST_RESULT, RESULTS, SAMPLES, WINDOWS_TABLE
+from pipeline.topics import (
+    CONTROL,
+    DEAD_LETTERS,
+    LANES,
+    LARGEST_RESULT,
+    RESULTS,
+    SAMPLES,
+    windows_changelog,
+)
 from pipeline.vote_options import vote_options
 from pipeline.window_table import WindowStore, restore
-from pipeline.windows import WindowBook, WindowKey, is_final
+from pipeline.windows import Asked, WindowBook, WindowKey, is_final
 
 log = structlog.get_logger("agents.aggregator")
 
 _MOST_RECORDS = 500
 _ON_ITS_HEELS = 0.002
-"""Seconds in which Faust hands over what it fetched together: a request's samples then share one changelog write."""
+"""Seconds in which Faust hands over what it fetched together: a request's samples then share one write."""
 
 Emit = Callable[[Iterable[Output]], Awaitable[Any]]
 
@@ -55,32 +76,37 @@ class Aggregator(PartitionWorker):
         settings: Settings,
         codec: Codec,
         place: Place,
-        table: Any,
+        changelog: Changelog,
         tell: ProgressWriter,
         options: VoteOptions | None = None,
     ):
         super().__init__(settings, place)
         self.options = options
         self.codec, self.tell, self.shard = codec, tell, place[1]
-        self.table, self.windows = table, WindowBook({}, options)
-        self.store = WindowStore(table, self.shard)
+        self.changelog, self.windows = changelog, WindowBook({}, options)
+        self.store = WindowStore(changelog, self.shard)
+        self.checker = ProgramChecker[WindowKey](settings.code)
         self.unsettled: set[WindowKey] = set()
 
     def open_sink(self, since_ms: int) -> FencedSink:
-        reach = [(RESULTS, self.shard), (DEAD_LETTERS, self.shard)]
+        reach = [(topic, self.shard) for topic in (RESULTS, DEAD_LETTERS, *LANES)]
         identify = identify_with(self.codec)
         return FencedSink.open(
             self.settings, source=self.place, since_ms=since_ms, reach=reach, identify=identify
         )
 
     async def prepare(self) -> None:
-        kept = dict(self.table.data)
-        self.windows = WindowBook(
-            await self.call(restore, kept, self.shard, self.settings.shards, self.codec), self.options
-        )
+        kept = await self.call(self.changelog.read, self.shard)
+        self.store = WindowStore(self.changelog, self.shard, kept)
+        self.windows = WindowBook(await self.call(restore, kept, self.codec), self.options)
+        self.unsettled = set(self.windows.complete())
 
     def oldest_open(self) -> int | None:
         return self.windows.earliest()
+
+    def close(self) -> None:
+        self.checker.close()
+        super().close()
 
     async def gather(self) -> list[EventT[Any]]:
         try:
@@ -100,22 +126,65 @@ class Aggregator(PartitionWorker):
                 touched.add((event.request_id, event.run))
         now = now_ms()
         touched.update(self.windows.overdue(now))
+        touched.update(self._checked())
         # Off the loop: an answer that is hard to read costs a good part of a second.
-        results = await self.call(self._settled, list(touched), now)
+        results, rounds = await self.call(self._settled, list(touched), now)
         for result in results:
             outputs += self._publication(result, now)
+        for key, plan in rounds:
+            outputs += self._reviews(key, plan, now)
         if outputs:
             await emit(outputs)
         for result in results:
             self._published(result, now)
+        for key, plan in rounds:
+            self._asked(key, plan)
         self.unsettled = set()
         for key, window in self.windows.forget(now - round(self.settings.window.keep_closed * 1000)):
-            self.store.forgotten(key, window)
+            self.store.closed(key, window)
         await self.store.flush()
         self._tell(touched, results, now)
 
-    def _settled(self, keys: Sequence[WindowKey], now: int) -> list[Result]:
-        return [result for key in keys for result in self.windows[key].settle(now)]
+    def _settled(
+        self, keys: Sequence[WindowKey], now: int
+    ) -> tuple[list[Result], list[tuple[WindowKey, Round]]]:
+        results: list[Result] = []
+        rounds: list[tuple[WindowKey, Round]] = []
+        for key in keys:
+            window = self.windows[key]
+            found = window.settle(now)
+            results += found
+            if any(is_final(result) for result in found):
+                continue
+            if (plan := window.round(now)) is not None:
+                rounds.append((key, plan))
+            elif window.unchecked and window.opened is not None:
+                self.checker.submit(key, list(window.samples.values()), window.opened.tests)
+        return results, rounds
+
+    def _checked(self) -> Iterator[WindowKey]:
+        """Windows whose programs have been run since the last call."""
+        for key, checks in self.checker.done():
+            if self.windows[key].unchecked:
+                self.windows[key].checks = checks
+                yield key
+
+    def _reviews(self, key: WindowKey, plan: Round, now: int) -> Iterator[Output]:
+        """A batch a review, so that each is written once, whatever of the round an older owner has written."""
+        window = self.windows[key]
+        assert window.opened is not None
+        lane = window.opened.priority
+        for group in review_groups(plan, window.opened, window.samples):
+            index = group.tasks[0].sample_index
+            batch = Batch(f"{key[0]}:{key[1]}:{index}", lane, now, (group,))
+            identity = (task_identity(*key, index),)
+            yield Output(LANES[lane], self.shard, batch.batch_id.encode(), self.codec.encode(batch), identity)
+
+    def _asked(self, key: WindowKey, plan: Round) -> None:
+        asked = Asked(len(plan.pairs), plan.until)
+        self.windows[key].asked = asked
+        self.store.review_asked(key, asked)
+        self.windows.watch_review(key)
 
     def _take(self, event: Opened | Sample, value: bytes | None) -> bool:
         key = (event.request_id, event.run)
@@ -139,15 +208,17 @@ class Aggregator(PartitionWorker):
         key = result.request_id.encode()
         identity = (result_identity(result.request_id, result.run, result.revision),)
         yield Output(RESULTS, self.shard, key, fitted(result, self.codec.encode, LARGEST_RESULT), identity)
-        if is_final(result) and result.usage.samples_expected > len(result.reasoning):
+        if is_final(result) and self.windows[result.request_id, result.run].outstanding:
             decided = Control(result.request_id, result.run, ControlAction.DECIDED, now, result.status)
-            yield Output(CONTROL, 0, key, self.codec.encode(decided), identity)
+            # Not the result's identity: of two records of one identity in a call the sink writes the first alone.
+            once = (("decided", result.request_id, result.run),)
+            yield Output(CONTROL, 0, key, self.codec.encode(decided), once)
 
     def _published(self, result: Result, now: int) -> None:
         key = (result.request_id, result.run)
         window = self.windows[key]
         if is_final(result):
-            self.store.closed(key, window, now)
+            self.store.closed(key, window)
             window.close(now)
             self.windows.watch(key)
         else:
@@ -168,10 +239,10 @@ def main() -> None:
     configure_logging(settings, f"aggregator-{settings.slot}")
     options = vote_options(settings)
     app = make_app(settings, "aggregator")
-    table: Any = app.Table(WINDOWS_TABLE, partitions=settings.shards, key_type=bytes, value_type=bytes)
+    changelog = Changelog(settings, windows_changelog(settings.app))
     with Quarantine.of(settings, "aggregator") as quarantine, watched(settings, "aggregator") as ledger:
         codec = make_codec(
-            settings, writes=(Result, Control, Progress), asking=ledger.waiting(quarantine.let_go)
+            settings, writes=(Result, Control, Progress, Batch), asking=ledger.waiting(quarantine.let_go)
         )
         tell = ProgressWriter(settings, codec)
         workers = PartitionWorkers(
@@ -179,7 +250,7 @@ def main() -> None:
             SAMPLES,
             quarantine,
             ledger,
-            lambda place: Aggregator(settings, codec, place, table, tell, options),
+            lambda place: Aggregator(settings, codec, place, changelog, tell, options),
         )
 
         @app.timer(settings.window.sweep_ms / 1000)

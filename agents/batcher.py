@@ -26,7 +26,7 @@ from pipeline.kafka.partition_worker import PartitionWorker, PartitionWorkers
 from pipeline.kafka.quarantine import Quarantine
 from pipeline.kafka.records import Identity, Output, Place, opened_identity, task_identity
 from pipeline.kafka.watchdog import watched
-from pipeline.scheduling.batching import BatchPolicy, pack
+from pipeline.scheduling.batching import Arrivals, BatchPolicy, pack
 from pipeline.scheduling.expand import expand
 from pipeline.scheduling.validate import check_identity, check_size
 from pipeline.settings import Settings, load_settings
@@ -53,8 +53,9 @@ class Batcher(PartitionWorker):
         super().__init__(settings, place)
         self.codec = codec
         self.lane, self.shard = lane_of(place[1], settings.shards), place[1] % settings.shards
-        self._policy = BatchPolicy(settings.batching.max_batch, settings.batching.max_wait_ms / 1000)
-        self._closed_at = float("-inf")
+        waits = settings.batching
+        self._policy = BatchPolicy(waits.max_batch, waits.max_wait_ms / 1000, waits.burst_wait_ms / 1000)
+        self._arrivals = Arrivals()
 
     def open_sink(self, since_ms: int) -> FencedSink:
         lanes = {self.lane, max(self.lane - 1, 0)}
@@ -70,18 +71,18 @@ class Batcher(PartitionWorker):
     async def gather(self) -> list[EventT[Any]]:
         events = [await self.queue.get()]
         first_at = time.monotonic()
+        noted = 0
         while len(events) < _MOST_RECORDS:
             events += self.queued(_MOST_RECORDS - len(events))
-            closes_at = self._policy.closes_at(
-                waiting=len(events), first_at=first_at, last_closed_at=self._closed_at
-            )
+            self._arrivals.note(len(events) - noted, time.monotonic())
+            noted = len(events)
+            closes_at = self._policy.closes_at(waiting=noted, first_at=first_at, arrivals=self._arrivals)
             if (wait := closes_at - time.monotonic()) <= 0:
                 break
             try:
                 events.append(await asyncio.wait_for(self.queue.get(), wait))
             except TimeoutError:
                 break
-        self._closed_at = time.monotonic()
         return events
 
     async def handle(self, records: Sequence[Source], emit: Callable[[Iterable[Output]], Any]) -> None:

@@ -21,6 +21,8 @@ from pipeline.commands.console import err
 from pipeline.commands.dead_letters import dead_letters
 from pipeline.commands.demo import demo
 from pipeline.commands.doctor import doctor
+from pipeline.commands.explain import explain
+from pipeline.commands.revote import revote
 from pipeline.commands.topics import topics
 from pipeline.commands.up import up
 from pipeline.errors import TallystreamError
@@ -41,6 +43,8 @@ app.command()(demo)
 app.command()(up)
 app.command()(ask)
 app.command()(batch)
+app.command()(explain)
+app.command()(revote)
 app.command()(calibrate)
 app.command()(chaos)
 app.command()(bench)

@@ -16,18 +16,22 @@ TallystreamError
 ├── PoisonRecordError           a record that process after process died of; goes to dead-letters
 ├── DependencyDownError         a server is away; wait and retry, lose nothing (HTTP 503)
 │   ├── BrokerDownError
-│   └── RegistryDownError
+│   ├── RegistryDownError
+│   └── ModelServerDownError    the server that draws the samples does not answer
 ├── SignatureError              a callback was not signed by us (HTTP 401)
 ├── FencedError                 a newer owner has taken over; reopen, never patch
 ├── EngineError                 a model could not be loaded or run
 │   ├── ModelLoadError
 │   └── GenerationError         one sample failed; its neighbours go on
 │       ├── InvalidSamplingError
+│       ├── UnsupportedSamplingError  another engine could do it
+│       ├── BadImageError       can not be read, or may not be
 │       ├── EmptyPromptError
 │       ├── BadMessagesError
 │       ├── ContextExceededError
 │       ├── NonFiniteLogitsError
-│       └── OutOfMemoryError
+│       ├── OutOfMemoryError
+│       └── ServerRefusedError  the model server refuses this sample
 └── DeliveryError               a callback can not be sent
     ├── ForbiddenUrlError       where it would go is not allowed
     └── UnknownSecretError      the secret that should sign it is not known here
@@ -130,6 +134,17 @@ class RegistryDownError(DependencyDownError):
     code = "registry_down"
 
 
+class ModelServerDownError(DependencyDownError):
+    """A call of the model server has failed and can be repeated.
+
+    Attributes:
+        retry_after: seconds for which the server asked to be left alone.
+    """
+
+    code = "model_server_down"
+    retry_after: float | None = None
+
+
 class SignatureError(TallystreamError):
     """This message was not signed by us, was changed, or is too old."""
 
@@ -158,6 +173,18 @@ class InvalidSamplingError(GenerationError):
     """A parameter is out of its range; the message names it."""
 
     code = "invalid_sampling"
+
+
+class UnsupportedSamplingError(GenerationError):
+    """A parameter is right, but this engine can not do it; the message names both."""
+
+    code = "unsupported_sampling"
+
+
+class BadImageError(GenerationError):
+    """An image is broken, too large, or lies where none may be read; the message says which one."""
+
+    code = "bad_image"
 
 
 class EmptyPromptError(GenerationError):
@@ -189,6 +216,12 @@ class OutOfMemoryError(GenerationError):
 
     code = "out_of_memory"
     retriable = True
+
+
+class ServerRefusedError(GenerationError):
+    """The model server answers that it will not draw this sample, now or later."""
+
+    code = "server_refused"
 
 
 class DeliveryError(TallystreamError):

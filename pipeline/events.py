@@ -67,6 +67,19 @@ class Status(StrEnum):
         return self not in (Status.PENDING, Status.RUNNING, Status.FIRST_ANSWER)
 
 
+class Outcome(StrEnum):
+    """What became of one sample in the vote."""
+
+    UNKNOWN = "unknown"
+    WON = "won"
+    WON_TIE = "won_tie"
+    LOST = "lost"
+    ABSTAINED = "abstained"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    REVIEW = "review"
+
+
 class ControlAction(StrEnum):
     """What a ``control`` record asks of every hop."""
 
@@ -204,7 +217,12 @@ class Batch:
 class Opened:
     """The marker that opens a request's window: how many samples to expect, and until when.
 
-    ``error`` is set when the request was refused: the window then closes at once as failed.
+    Attributes:
+        error: set when the request was refused: the window then closes at once as failed.
+        language: in which a clarifying question is asked, ``en`` or ``zh``.
+        question: what was asked, for the samples that review others; empty when none will, or when it is too long.
+        max_new_tokens: of one sample; with ``expected`` the request's budget.
+        tests: of kind code.
     """
 
     request_id: str
@@ -220,6 +238,10 @@ class Opened:
     callback: Callback | None = None
     metadata: dict[str, str] = field(default_factory=dict[str, str])
     error: ErrorInfo | None = None
+    language: str = "en"
+    question: str = ""
+    max_new_tokens: int = 0
+    tests: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,18 +277,47 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """One group of equal answers."""
+    """One group of equal answers; ``review`` is the share of comparisons that it won, if it was compared."""
 
     answer: str
     count: int
     confidence: float
     score: float
     samples: tuple[int, ...]
+    review: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sureness:
+    """How sure one sample is, and what that is made of; ``pipeline.fusion.confidence`` says how.
+
+    Attributes:
+        value: all parts together, 0 to 1.
+        tokens: the geometric mean probability of its tokens; 0.5 when it is not known.
+        steps_right, steps_wrong: computations in its text that hold and do not.
+        contradictions: ways in which the text contradicts its own answer.
+        derivations: different computations that end in the answer.
+        worth: what it adds to its group, 0 to 1: less than 1 for a text that others said word for word.
+    """
+
+    value: float
+    tokens: float
+    steps_right: int = 0
+    steps_wrong: int = 0
+    contradictions: int = 0
+    derivations: int = 0
+    worth: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One sample as the result explains it: its text, its answer, its group and why it counted or not."""
+    """One sample as the result explains it: its text, its answer, its group and why it counted or not.
+
+    Attributes:
+        answer: what was extracted; ``None`` is an abstention.
+        score: of its group.
+        group: place of its group in the result's votes, from 0; ``None`` when it did not vote.
+    """
 
     sample_index: int
     role: Role
@@ -276,11 +327,18 @@ class Chain:
     score: float
     finish_reason: FinishReason
     note: str = ""
+    outcome: Outcome = Outcome.UNKNOWN
+    group: int | None = None
+    sureness: Sureness | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens spent on a request, and those that an early stop did not have to spend."""
+    """Tokens spent on a request, and those that an early stop did not have to spend.
+
+    Attributes:
+        saved_tokens: an estimate: samples that never came times the mean length of those that did.
+    """
 
     prompt_tokens: int
     completion_tokens: int
@@ -323,6 +381,7 @@ class Result:
     error: ErrorInfo | None = None
     callback: Callback | None = None
     metadata: dict[str, str] = field(default_factory=dict[str, str])
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

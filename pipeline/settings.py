@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from pipeline.errors import ConfigError
@@ -31,6 +31,9 @@ class EngineName(StrEnum):
     """Which engine draws the samples."""
 
     SLOTS = "slots"
+    TRANSFORMERS = "transformers"
+    HTTP = "http"
+    VISION = "vision"
     SCRIPTED = "scripted"
 
 
@@ -38,7 +41,8 @@ class BatchingSettings(BaseModel):
     """When the batcher closes a batch."""
 
     max_batch: int = Field(8, ge=1, le=256, description="requests in one batch")
-    max_wait_ms: int = Field(100, ge=0, description="from the first request that waits")
+    max_wait_ms: int = Field(100, ge=0, description="from the first request, where that fills the batch")
+    burst_wait_ms: int = Field(10, ge=0, description="the same when requests come ten times as fast as usual")
     max_bytes: int = Field(900_000, ge=10_000, description="encoded size of one batch record")
 
 
@@ -62,8 +66,39 @@ class EngineSettings(BaseModel):
     device: str = "cpu"
     deterministic: bool = Field(False, description="same seed, same bits, at any load; costs speed")
     context: int = Field(2048, ge=16, description="tokens of prompt and answer together, at most the model's")
+    prefill_chunk: int = Field(128, ge=16, le=65_536, description="prompt tokens read between two steps")
+    prefix_bytes: int = Field(
+        268_435_456, ge=0, description="of read prompts kept for others that begin alike; 0: none are"
+    )
+    cache_tokens: int = Field(
+        0, ge=0, description="that all rows hold at most, 64 at least; what does not fit waits; 0: no bound"
+    )
+    cache_bytes: int = Field(0, ge=0, description="the same bound in bytes of keys and values; 0: no bound")
     sample_timeout: float = Field(60.0, gt=0)
+    image_folder: Path | None = Field(None, description="below it lie the images that requests may name")
     script: str = Field("", description="JSON options of the scripted engine")
+
+
+class HttpEngineSettings(BaseModel):
+    """Which OpenAI-compatible server draws the samples of the engine ``http``, and how it is called."""
+
+    url: str = Field("", description="the API's root, e.g. http://127.0.0.1:8000/v1")
+    model: str = Field("", description="the server's name of the model; empty: the first that it lists")
+    api_key: SecretStr = SecretStr("")
+    api_key_file: Path | None = Field(None, description="a file that holds the key; wins over api_key")
+    connect_timeout: float = Field(10.0, gt=0)
+    idle_timeout: float = Field(
+        60.0, gt=0, description="longest silence of a server before or between tokens"
+    )
+    start_timeout: float = Field(
+        60.0, gt=0, description="how long a worker waits for the server at its start"
+    )
+    retry_delay: float = Field(0.5, gt=0, description="before the second attempt; doubles with each one")
+    retry_delay_most: float = Field(15.0, gt=0)
+    share_calls_ms: int = Field(
+        0, ge=0, description="unseeded samples of one prompt that come within so long share a call; needs n"
+    )
+    logprobs: bool = Field(True, description="ask for log-probabilities, of which confidence is made")
 
 
 class WorkerSettings(BaseModel):
@@ -97,12 +132,41 @@ class VoteSettings(BaseModel):
     """How votes are weighed and when they end."""
 
     confidence: Measure = Field(
-        Measure.LOGPROB, description="of a sample; estimated: from its arithmetic and repeats as well"
+        Measure.ESTIMATED,
+        description="of a sample: from its tokens, arithmetic and repeats; logprob: tokens alone",
     )
     early_stop: EarlyStop = Field(EarlyStop.LOSSLESS, description="beta and esc save more and can be wrong")
     calibration: Path | None = Field(
         None, description="map written by `tallystream calibrate`; none: raw confidence is published"
     )
+    min_share: float = Field(
+        0.4, ge=0, le=1, description="of the votes; a leader with less is asked back about, not published"
+    )
+    min_confidence: float = Field(
+        0.0, ge=0, le=1, description="the same for calibrated confidence; without calibration: no floor"
+    )
+    embedding: str = Field(
+        "", description="how open answers are compared: empty: by words; package, or the folder of a model"
+    )
+
+
+class ReviewSettings(BaseModel):
+    """When samples judge each other (modes deep and open), and what that may cost."""
+
+    enabled: bool = True
+    agreement: float = Field(0.7, ge=0, le=1, description="a leader with this share of votes is not reviewed")
+    candidates: int = Field(3, ge=2, le=8, description="best groups compared, each with each, in both orders")
+    weight: float = Field(0.25, ge=0, le=1, description="of comparisons won in a group's score")
+    budget_share: float = Field(0.25, gt=0, le=1, description="of the request's tokens, at most")
+    deadline_share: float = Field(0.25, gt=0, le=1, description="of the request's time, at most")
+
+
+class CodeSettings(BaseModel):
+    """What running the programs of one request may use (kind code)."""
+
+    cpu_seconds: int = Field(5, ge=1, description="of one program")
+    wall_seconds: float = Field(10.0, gt=0, description="of one program, all tests together")
+    workers: int = Field(2, ge=1, description="programs at once")
 
 
 class HealthSettings(BaseModel):
@@ -131,7 +195,9 @@ class Settings(BaseSettings):
     app: str = Field("tallystream", description="prefix of consumer groups and transactional ids")
     shards: int = Field(1, ge=1, le=1024)
     replication: int = Field(1, ge=1)
-    model: str = Field("", description="path or hub name; empty: SmolLM2-135M-Instruct from its package")
+    model: str = Field(
+        "", description="path, hub name, or abacus; empty: SmolLM2-135M-Instruct from its package"
+    )
     home: Path = Field(default_factory=_default_home, description="jars, models, crash journals")
     slot: int = Field(0, ge=0, description="which of several processes of one role this is")
     session_timeout_ms: int = Field(8_000, ge=1_000)
@@ -144,9 +210,12 @@ class Settings(BaseSettings):
     batching: BatchingSettings = BatchingSettings()  # pyright: ignore[reportCallIssue]
     limits: LimitSettings = LimitSettings()  # pyright: ignore[reportCallIssue]
     engine: EngineSettings = EngineSettings()  # pyright: ignore[reportCallIssue]
+    http_engine: HttpEngineSettings = HttpEngineSettings()  # pyright: ignore[reportCallIssue]
     worker: WorkerSettings = WorkerSettings()  # pyright: ignore[reportCallIssue]
     window: WindowSettings = WindowSettings()  # pyright: ignore[reportCallIssue]
     vote: VoteSettings = VoteSettings()  # pyright: ignore[reportCallIssue]
+    review: ReviewSettings = ReviewSettings()  # pyright: ignore[reportCallIssue]
+    code: CodeSettings = CodeSettings()  # pyright: ignore[reportCallIssue]
     webhook: WebhookSettings = WebhookSettings()  # pyright: ignore[reportCallIssue]
     health: HealthSettings = HealthSettings()  # pyright: ignore[reportCallIssue]
     watchdog: WatchdogSettings = WatchdogSettings()  # pyright: ignore[reportCallIssue]

@@ -8,6 +8,7 @@ import time
 
 import structlog
 
+from pipeline.log_repeats import Repeats
 from pipeline.settings import Settings
 
 
@@ -36,6 +37,7 @@ def configure_logging(settings: Settings, process: str) -> None:
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
+    handler.addFilter(Repeats())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     for name in ("pipeline", "agents", "__main__"):
         logging.getLogger(name).setLevel(level)

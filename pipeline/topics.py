@@ -70,6 +70,9 @@ class TopicSpec:
     config: dict[str, str] = field(default_factory=dict[str, str])
 
 
+_CHANGELOG_SEGMENT = 2 * _LARGEST_RECORD
+
+
 def declared_topics(shards: int, app: str) -> tuple[TopicSpec, ...]:
     """Every topic that the pipeline needs, the aggregator's changelog among them."""
 
@@ -82,7 +85,15 @@ def declared_topics(shards: int, app: str) -> tuple[TopicSpec, ...]:
         }
         return TopicSpec(name, partitions, config | {key.replace("_", "."): v for key, v in extra.items()})
 
-    changelog = {"cleanup.policy": "compact", "max.message.bytes": str(_LARGEST_RECORD)}
+    changelog = {
+        "cleanup.policy": "compact",
+        "max.message.bytes": str(_LARGEST_RECORD),
+        # An owner that takes over reads all of it, and what is closed is compacted in whole segments only.
+        "segment.bytes": str(_CHANGELOG_SEGMENT),
+        "segment.ms": str(_HOUR),
+        "min.cleanable.dirty.ratio": "0.1",
+        "delete.retention.ms": str(_HOUR),
+    }
     return (
         spec(REQUESTS, PRIORITIES * shards, 7 * _DAY, max_message_bytes=str(_LARGEST_REQUEST)),
         *(spec(lane, shards, _DAY) for lane in LANES),
@@ -96,9 +107,6 @@ def declared_topics(shards: int, app: str) -> tuple[TopicSpec, ...]:
     )
 
 
-WINDOWS_TABLE: Final = "windows"
-
-
 def windows_changelog(app: str) -> str:
-    """The topic behind the aggregator's table of open windows, named as Faust names it."""
-    return f"{app}-aggregator-{WINDOWS_TABLE}-changelog"
+    """The topic in which open windows outlive their aggregator."""
+    return f"{app}-aggregator-windows-changelog"

@@ -1,30 +1,39 @@
-"""Windows as records of a table, so that a sample is written once and not with every later one.
+"""Windows as records of a changelog, so that a sample is written once and not with every later one.
 
 A window is its head, at ``id NUL run``, and its samples, at ``id NUL run NUL index``; ids hold no control
-characters. A head is the Opened marker as it came, or ``closed`` and the time.
+characters. A head is the Opened marker as it came. A window that closes before it was written is never written.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from pipeline.events import Opened, Sample
 from pipeline.kafka.codec import Codec
-from pipeline.topics import shard_of
-from pipeline.windows import Window, WindowKey
+from pipeline.windows import Asked, Window, WindowKey
 
-_CLOSED = b"closed "
-_FIRST = b"first"
+_FIRST, _REVIEW = b"first", b"review"
+
+
+class Log(Protocol):
+    """Where windows outlive the process."""
+
+    async def log(self, partition: int, writes: Sequence[tuple[bytes, bytes | None]]) -> None: ...
 
 
 class WindowStore:
-    """Gathers what is to be kept of one shard's windows, and writes it durably in one go."""
+    """Gathers what is to be kept of one shard's windows, and writes it durably in one go.
 
-    def __init__(self, table: Any, shard: int) -> None:
-        self._table, self._shard = table, shard
+    Args:
+        kept: what an earlier owner has left.
+    """
+
+    def __init__(self, log: Log, shard: int, kept: Iterable[bytes] = ()) -> None:
+        self._log, self._shard = log, shard
         self._writes: dict[bytes, bytes | None] = {}
+        self._kept = set(kept)
+        """Keys that are in the log, or may be."""
 
     def opened(self, key: WindowKey, marker: bytes) -> None:
         self._writes[_head(key)] = marker
@@ -35,46 +44,47 @@ class WindowStore:
     def first_published(self, key: WindowKey) -> None:
         self._writes[_head(key) + b"\0" + _FIRST] = b"1"
 
-    def closed(self, key: WindowKey, window: Window, closed_at: int) -> None:
-        """Keep of a window only that it is closed."""
-        for index in window.samples:
-            self._writes[_part(key, index)] = None
-        if window.first_published:
-            self._writes[_head(key) + b"\0" + _FIRST] = None
-        self._writes[_head(key)] = _CLOSED + str(closed_at).encode()
+    def review_asked(self, key: WindowKey, asked: Asked) -> None:
+        self._writes[_head(key) + b"\0" + _REVIEW] = f"{asked.count} {asked.until}".encode()
 
-    def forgotten(self, key: WindowKey, window: Window) -> None:
+    def closed(self, key: WindowKey, window: Window) -> None:
+        """Keep nothing: should its records come again, the sink knows that its result is written."""
         for index in window.samples:
-            self._writes[_part(key, index)] = None
-        self._writes[_head(key)] = None
+            self._drop(_part(key, index))
+        for mark in (_FIRST, _REVIEW):
+            self._drop(_head(key) + b"\0" + mark)
+        self._drop(_head(key))
 
     async def flush(self) -> None:
-        """Write to the table, and return when its changelog has everything.
+        """Return when everything is durable; what could not be written is written by the next call.
 
-        The partition is given: Faust would take that of whatever record its stream handles now.
+        Raises:
+            BrokerDownError: Kafka is away.
         """
-        writes, self._writes = self._writes, {}
-        for key, value in writes.items():
-            if value is None:
-                self._table.data.pop(key, None)
-            else:
-                self._table.data[key] = value
-        sent = [self._table.send_changelog(self._shard, *item, "raw", "raw") for item in writes.items()]
-        await asyncio.gather(*sent)
+        self._kept.update(self._writes)
+        await self._log.log(self._shard, list(self._writes.items()))
+        self._kept.difference_update(key for key, value in self._writes.items() if value is None)
+        self._writes.clear()
+
+    def _drop(self, key: bytes) -> None:
+        """Delete what is kept; of what was never written, nothing is."""
+        if key in self._kept:
+            self._writes[key] = None
+        else:
+            self._writes.pop(key, None)
 
 
-def restore(kept: Mapping[bytes, bytes], shard: int, shards: int, codec: Codec) -> Mapping[WindowKey, Window]:
-    """The windows of one shard from what a recovered table holds."""
+def restore(kept: Mapping[bytes, bytes], codec: Codec) -> Mapping[WindowKey, Window]:
+    """The windows of one shard from what its changelog holds."""
     windows: dict[WindowKey, Window] = {}
     for raw, value in kept.items():
         request_id, run, *rest = raw.decode().split("\0")
-        if shard_of(request_id, shards) != shard:
-            continue
         window = windows.setdefault((request_id, int(run)), Window())
-        if not rest and value.startswith(_CLOSED):
-            window.closed_at = int(value[len(_CLOSED) :])
-        elif rest == [_FIRST.decode()]:
+        if rest == [_FIRST.decode()]:
             window.first_published = True
+        elif rest == [_REVIEW.decode()]:
+            count, until = map(int, value.split())
+            window.asked = Asked(count, until)
         else:
             event = codec.decode(value)
             if isinstance(event, Opened):

@@ -10,6 +10,7 @@ from pipeline.events import (
     ErrorInfo,
     FinishReason,
     HopTimings,
+    Kind,
     Mode,
     Opened,
     Result,
@@ -19,9 +20,23 @@ from pipeline.events import (
     Usage,
 )
 from pipeline.fusion import Verdict, VoteOptions, VotePolicy, decided, vote
+from pipeline.fusion.clarify import clarifying_question
+from pipeline.fusion.code_choice import ProgramChecks, choose_program
+from pipeline.language import Language
+from pipeline.scheduling.review_round import Round, plan_round
 
 WindowKey = tuple[str, int]
 """Request id and run."""
+
+_NOT_RUN = ProgramChecks(note="no program was run in time: the samples' agreement decided")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A review round that was asked for: how many samples it has, and until when (ms) they are waited for."""
+
+    count: int
+    until: int
 
 
 @dataclass(slots=True)
@@ -33,6 +48,8 @@ class Window:
         samples: by index; the first one that came counts.
         closed_at: ms when the final result was published; such a window only remembers that.
         first_published: the first answer (revision 0 of mode deep) is out.
+        asked: the review round, once its tasks are out.
+        checks: what running its programs has shown, of kind code; found anew after a crash.
         options: how the operator wants votes weighed.
     """
 
@@ -40,6 +57,8 @@ class Window:
     samples: dict[int, Sample] = field(default_factory=dict[int, Sample])
     closed_at: int | None = None
     first_published: bool = False
+    asked: Asked | None = None
+    checks: ProgramChecks | None = None
     options: VoteOptions = field(default_factory=VoteOptions)
 
     def add(self, sample: Sample) -> bool:
@@ -51,14 +70,39 @@ class Window:
 
     def close(self, now: int) -> None:
         """Keep only that it is closed."""
-        self.closed_at, self.opened = now, None
+        self.closed_at, self.opened, self.asked, self.checks = now, None, None, None
         self.samples.clear()
 
     def verdict(self) -> Verdict | None:
         """The vote as it stands."""
         if self.opened is None:
             return None
-        return vote(list(self.samples.values()), self._policy(self.opened))
+        return self._vote(self.opened)
+
+    @property
+    def outstanding(self) -> bool:
+        """Samples are still being drawn, or wait to be."""
+        reviews = self.asked.count if self.asked else 0
+        return self.opened is not None and len(self.samples) < self.opened.expected + reviews
+
+    def round(self, now: int) -> Round | None:
+        """The review round that is to be asked for now: once, when all answers are in and do not agree."""
+        if self.opened is None or self.asked is not None or not self._complete(self.opened):
+            return None
+        return plan_round(self.opened, self._vote(self.opened), self._policy(self.opened), now)
+
+    @property
+    def complete(self) -> bool:
+        """All its answers are in, and it is open."""
+        return self.opened is not None and self._complete(self.opened)
+
+    @property
+    def unchecked(self) -> bool:
+        """It waits for its programs to be run."""
+        opened = self.opened
+        if opened is None or opened.kind is not Kind.CODE or opened.error is not None:
+            return False
+        return self.checks is None and self._complete(opened)
 
     def settle(self, now: int) -> list[Result]:
         """What is to be published now, oldest revision first. The last one may be final."""
@@ -71,24 +115,48 @@ class Window:
             verdict = vote([first], self._policy(opened))
             if verdict.answer is not None:
                 results.append(_result(opened, [first], verdict, now, Status.FIRST_ANSWER, None, revision=0))
-        final = self._final(opened, samples, now)
+        final = self._final(opened, now)
         return [*results, final] if final else results
+
+    def _answers(self) -> list[Sample]:
+        return [sample for sample in self.samples.values() if sample.role is not Role.REVIEW]
+
+    def _complete(self, opened: Opened) -> bool:
+        return len(self._answers()) >= opened.expected
+
+    def _vote(self, opened: Opened) -> Verdict:
+        policy = self._policy(opened)
+        verdict = vote(list(self.samples.values()), policy)
+        if opened.kind is not Kind.CODE:
+            return verdict
+        return choose_program(verdict, self.checks or _NOT_RUN, policy)
 
     def _policy(self, opened: Opened) -> VotePolicy:
         return VotePolicy.for_mode(opened.mode, opened.kind, self.options)
 
-    def _final(self, opened: Opened, samples: Sequence[Sample], now: int) -> Result | None:
+    def _final(self, opened: Opened, now: int) -> Result | None:
         revision = 1 if opened.mode is Mode.DEEP else 0
+        samples, answers = list(self.samples.values()), self._answers()
         if opened.error is not None:
-            verdict = vote(samples, self._policy(opened))
-            return _result(opened, samples, verdict, now, Status.FAILED, opened.error, revision)
-        complete = len(samples) >= opened.expected
+            return _result(opened, samples, self._vote(opened), now, Status.FAILED, opened.error, revision)
+        complete = len(answers) >= opened.expected
         overdue = now >= opened.deadline_at
-        if not (complete or overdue or decided(samples, opened.expected, self._policy(opened))):
+        early = not complete and not overdue
+        if early and not decided(answers, opened.expected, self._policy(opened)):
             return None
-        verdict = vote(samples, self._policy(opened))
-        status, error = _outcome(opened, samples, verdict, early=overdue and not complete)
-        return _result(opened, samples, verdict, now, status, error, revision)
+        if complete and not overdue and self._waits(now):
+            return None
+        verdict = self._vote(opened)
+        status, error = _outcome(opened, answers, verdict, late=overdue and not complete)
+        saved = _saved_tokens(opened, answers) if early else 0
+        return _result(opened, samples, verdict, now, status, error, revision, saved)
+
+    def _waits(self, now: int) -> bool:
+        """All answers are in, and something that could change which is best is not."""
+        if self.asked is None:
+            return self.unchecked or self.round(now) is not None
+        reviews = len(self.samples) - len(self._answers())
+        return reviews < self.asked.count and now < self.asked.until
 
 
 class WindowBook:
@@ -121,6 +189,12 @@ class WindowBook:
         elif window.opened is not None:
             heapq.heappush(self._openings, (window.opened.opened_at, key))
             heapq.heappush(self._deadlines, (window.opened.deadline_at, key))
+            self.watch_review(key)
+
+    def watch_review(self, key: WindowKey) -> None:
+        """Note when a review round is no longer waited for; call it after asking for one."""
+        if (asked := self._windows[key].asked) is not None:
+            heapq.heappush(self._deadlines, (asked.until, key))
 
     def watch_orphan(self, key: WindowKey, now: int) -> None:
         """Note that a sample came without its marker: a foreign one, or one that is very late."""
@@ -133,13 +207,17 @@ class WindowBook:
         return self._openings[0][0] if self._openings else None
 
     def overdue(self, now: int) -> list[WindowKey]:
-        """Open windows whose deadline has come; each is named once."""
+        """Open windows whose deadline, or that of their review round, has come; each of both is named once."""
         due: list[WindowKey] = []
         while self._deadlines and self._deadlines[0][0] <= now:
             _, key = heapq.heappop(self._deadlines)
             if key in self._windows and self._windows[key].closed_at is None:
                 due.append(key)
         return due
+
+    def complete(self) -> list[WindowKey]:
+        """Open windows with all their answers: after a restart no record asks for what they still wait for."""
+        return [key for key, window in self._windows.items() if window.complete]
 
     def _is_open(self, key: WindowKey) -> bool:
         window = self._windows.get(key)
@@ -162,20 +240,32 @@ def is_final(result: Result) -> bool:
 
 
 def _outcome(
-    opened: Opened, samples: Sequence[Sample], verdict: Verdict, *, early: bool
+    opened: Opened, samples: Sequence[Sample], verdict: Verdict, *, late: bool
 ) -> tuple[Status, ErrorInfo | None]:
     if verdict.answer is not None:
-        return (Status.PARTIAL_DONE if early else Status.DONE), None
+        if not verdict.clear:
+            return Status.NEEDS_CLARIFICATION, None
+        return (Status.PARTIAL_DONE if late else Status.DONE), None
     errors = [sample.error for sample in sorted(samples, key=lambda s: s.sample_index) if sample.error]
-    if early:
-        late = f"{len(samples)} of {opened.expected} samples came before the deadline, none with an answer"
-        return Status.FAILED, ErrorInfo("deadline_exceeded", late, retriable=True)
+    if late:
+        told = f"{len(samples)} of {opened.expected} samples came before the deadline, none with an answer"
+        return Status.FAILED, ErrorInfo("deadline_exceeded", told, retriable=True)
     if errors and len(errors) == len(samples):
         return Status.FAILED, errors[0]
     if samples and all(sample.finish_reason is FinishReason.LENGTH for sample in samples):
         cut = "every sample reached its token limit before an answer; raise sampling.max_new_tokens"
         return Status.FAILED, ErrorInfo("cut_short", cut)
     return Status.FAILED, ErrorInfo("no_answer", f"none of {len(samples)} samples holds an answer")
+
+
+def _saved_tokens(opened: Opened, answers: Sequence[Sample]) -> int:
+    """What was not waited for, at the mean length of what came: an estimate, and at most this was saved.
+
+    A row that was being drawn when the vote was decided has spent a part of its length, which nobody publishes.
+    """
+    lengths = [sample.completion_tokens for sample in answers if sample.error is None]
+    missing = opened.expected - len(answers)
+    return round(missing * sum(lengths) / len(lengths)) if lengths else 0
 
 
 def _result(
@@ -186,7 +276,9 @@ def _result(
     status: Status,
     error: ErrorInfo | None,
     revision: int,
+    saved_tokens: int = 0,
 ) -> Result:
+    asks = status is Status.NEEDS_CLARIFICATION
     finished = [sample.timings.finished_at for sample in samples]
     return Result(
         request_id=opened.request_id,
@@ -197,15 +289,15 @@ def _result(
         priority=opened.priority,
         mode=opened.mode,
         kind=opened.kind,
-        answer=verdict.answer,
-        chosen_sample=verdict.chosen_sample,
+        answer=None if asks else verdict.answer,
+        chosen_sample=None if asks else verdict.chosen_sample,
         confidence=verdict.confidence,
         votes=verdict.votes,
         reasoning=verdict.reasoning,
         usage=Usage(
             prompt_tokens=sum(sample.prompt_tokens for sample in samples),
             completion_tokens=sum(sample.completion_tokens for sample in samples),
-            saved_tokens=0,
+            saved_tokens=saved_tokens,
             samples_expected=opened.expected,
             samples_used=sum(vote.count for vote in verdict.votes),
         ),
@@ -216,7 +308,9 @@ def _result(
             last_sample_at=max(finished, default=None),
             finished_at=now,
         ),
+        clarifying_question=clarifying_question(verdict.votes, Language(opened.language)) if asks else None,
         error=error,
         callback=opened.callback,
         metadata=opened.metadata,
+        why=verdict.why,
     )

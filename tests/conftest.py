@@ -6,6 +6,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 
+import hypothesis
 import pytest
 
 from pipeline.kafka.local_broker import choose_broker
@@ -16,6 +17,21 @@ from tests.integration.running import asker, running
 __all__ = ["asker", "running"]  # one pipeline for the whole session, so the fixture must have one home
 
 Say = Callable[[str], None]
+
+hypothesis.settings.register_profile(
+    "repeatable",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("repeatable")  # --hypothesis-profile=default draws new examples
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Which tests may not run in different processes: those of one file, and those of the session's pipeline."""
+    for item in items:
+        together = "pipeline" if "running" in getattr(item, "fixturenames", ()) else item.path.name
+        item.add_marker(pytest.mark.xdist_group(together))
 
 
 @pytest.fixture(scope="session")

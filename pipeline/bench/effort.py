@@ -20,6 +20,12 @@ class Effort:
         backlogs: requests that wait when the pipeline starts.
         backlog_limit: after which a backlog is no longer followed.
         kills: of each role.
+        questions: that Abacus answers, 15 samples each.
+        replays: votes of each distribution that rules of early stop are tried on.
+        answers: read for the speed of reading.
+        votes: of 40 samples, decided one after another.
+        engine_models: what the engine is measured on.
+        engine_tasks: answers that are drawn in a comparison of engines.
     """
 
     repeats: int = 3
@@ -32,6 +38,12 @@ class Effort:
     backlogs: tuple[int, ...] = (1_000, 50_000)
     backlog_limit: float = 120.0
     kills: int = 5
+    questions: int = 600
+    replays: int = 1_500
+    answers: int = 40_000
+    votes: int = 300
+    engine_models: tuple[str, ...] = ("model", "tiny")
+    engine_tasks: int = 64
 
 
 def full(repeats: int | None = None) -> Effort:
@@ -51,4 +63,10 @@ def quick(repeats: int | None = None) -> Effort:
         backlogs=(20, 60),
         backlog_limit=30.0,
         kills=1,
+        questions=6,
+        replays=5,
+        answers=400,
+        votes=3,
+        engine_models=("tiny",),
+        engine_tasks=2,
     )

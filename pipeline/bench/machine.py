@@ -10,7 +10,16 @@ from typing import Any
 
 from pipeline.kafka.kafka_jars import KAFKA_VERSION
 
-_PACKAGES = ("confluent-kafka", "faust-streaming", "aiokafka", "fastavro", "celery", "redis")
+_PACKAGES = (
+    "confluent-kafka",
+    "faust-streaming",
+    "aiokafka",
+    "fastavro",
+    "celery",
+    "redis",
+    "torch",
+    "transformers",
+)
 
 
 def describe_machine() -> dict[str, Any]:

@@ -16,6 +16,8 @@ Measure = Callable[[Settings, Effort, Say], Iterable[Row]]
 ALL: Final = "all"
 PARTS: Final[Mapping[str, str]] = {
     "pipeline": "pipeline.bench.pipeline_part",
+    "fusion": "pipeline.bench.fusion_part",
+    "engine": "pipeline.bench.engine_part",
 }
 """Each part's module, loaded when it is asked for; its ``MEASURES`` maps a name to a ``Measure``."""
 

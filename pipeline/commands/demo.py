@@ -1,4 +1,7 @@
-"""``tallystream demo``: the whole pipeline on this machine, a dozen questions, every callback verified."""
+"""``tallystream demo``: the whole pipeline on this machine, a dozen questions, every callback verified.
+
+A second act shows what votes are for, with a toy model whose mistakes are designed in.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,18 @@ from typing import Annotated
 import typer
 from rich.live import Live
 
+from pipeline.abacus.folder import NAME as ABACUS
 from pipeline.client import RequestProducer, TopicFollower
 from pipeline.commands.console import err, out, say
+from pipeline.commands.demo_abacus import AbacusBoard
 from pipeline.commands.demo_board import Board
 from pipeline.commands.demo_questions import demo_requests
 from pipeline.commands.demo_receiver import Receiver
+from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
-from pipeline.settings import load_settings
-from pipeline.stack import running_stack
+from pipeline.settings import EngineName, Settings, load_settings
+from pipeline.stack import AGENTS, Stack, agent_specs, running_stack
+from pipeline.supervisor import Supervisor
 from pipeline.telemetry import now_ms
 from pipeline.topics import DELIVERIES, PROGRESS, RESULTS, SAMPLES
 
@@ -31,45 +38,84 @@ def demo(
 ) -> None:
     """Run the pipeline on this machine, ask it a dozen questions and verify every callback.
 
+    A second act asks Abacus, a toy model whose mistakes are designed in, some sums: single samples disagree, and
+    the vote finds the answer.
+
     Exit codes: 0 every request ended, every callback was verified, nothing came twice; 1 otherwise.
     """
     started = time.monotonic()
     settings = load_settings(**({"model": model} if model else {}))
-    with Receiver() as receiver, running_stack(settings, say, env=receiver.agent_environment()) as stack:
+    others = tuple(agent for agent in AGENTS if agent != "worker")
+    with (
+        Receiver() as receiver,
+        running_stack(settings, say, agents=others, env=receiver.agent_environment()) as stack,
+    ):
         codec = make_codec(stack.settings)
-        follower = TopicFollower(stack.settings, codec, [SAMPLES, RESULTS, PROGRESS, DELIVERIES])
-        producer = RequestProducer(stack.settings, codec)
-        requests = demo_requests(receiver.url, now_ms())
-        board = Board(requests, receiver)
-        for request in requests:
-            producer.send(request)
-        producer.flush()
-        say(f"{len(requests)} requests sent; the worker loads its model while they wait in their lanes")
-        deadline = time.monotonic() + timeout
-        with Live(board, console=err, refresh_per_second=8, transient=True) as live:
-            while not board.complete() and time.monotonic() < deadline and not stack.supervisor.failed:
-                for topic, event in follower.read(0.1):
-                    for line in board.note(topic, event):
-                        if not err.is_terminal:
-                            say(line)
-                live.refresh()
+        board = Board(demo_requests(receiver.url, now_ms()), receiver)
+        with _worker(stack.settings) as worker:
+            meanwhile = "the worker loads its model while they wait in their lanes"
+            _play(stack, worker, codec, board, timeout, meanwhile)
+            states = [*stack.supervisor.states, *worker.states]
         board.audit(stack.settings, codec)
-        follower.close()
-        summary = board.summary(time.monotonic() - started, stack.supervisor)
         out.print(board.table())
         for line in board.problems():
             out.print(line, style="red", markup=False)
+        summary = board.summary(time.monotonic() - started, states)
         out.print(board.verdict_line(), style="green" if summary["ok"] else "red")
+        if summary["ok"]:
+            second = AbacusBoard(now_ms())
+            abacus = stack.settings.model_copy(update={"model": ABACUS})
+            with _worker(abacus, {"TALLYSTREAM_ENGINE__NAME": EngineName.SLOTS}) as worker:
+                meanwhile = "another worker loads Abacus, a toy that makes mistakes"
+                _play(stack, worker, codec, second, timeout, meanwhile)
+            out.print()
+            out.print(second)
+            out.print(second.verdict_line(), style="green" if second.complete() else "red")
+            summary |= {
+                "ok": second.complete(),
+                "abacus": second.summary(),
+                "seconds": round(time.monotonic() - started, 1),
+            }
         if json_file is not None:
             json_file.write_text(json.dumps(summary, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         if keep:
-            err.print(
-                f"the pipeline stays up on Kafka at {stack.settings.bootstrap} (Ctrl-C stops it); "
-                'try: tallystream ask "What is 7 + 5?"',
-                style="green",
-            )
-            _wait_for_interrupt()
+            with _worker(stack.settings):
+                err.print(
+                    f"the pipeline stays up on Kafka at {stack.settings.bootstrap} (Ctrl-C stops it); "
+                    'try: tallystream ask "What is 7 + 5?"',
+                    style="green",
+                )
+                _wait_for_interrupt()
     raise typer.Exit(0 if summary["ok"] else 1)
+
+
+def _worker(settings: Settings, env: dict[str, str] | None = None) -> Supervisor:
+    return Supervisor(agent_specs(settings, ("worker",), env or {}), say)
+
+
+def _play(
+    stack: Stack, worker: Supervisor, codec: Codec, board: Board | AbacusBoard, timeout: float, meanwhile: str
+) -> None:
+    """Ask a board's questions and follow the topics until it has its answers, or time is up."""
+    follower = TopicFollower(stack.settings, codec, [SAMPLES, RESULTS, PROGRESS, DELIVERIES])
+    producer = RequestProducer(stack.settings, codec)
+    for request in board.requests:
+        producer.send(request)
+    producer.flush()
+    say(f"{len(board.requests)} requests sent; {meanwhile}")
+    deadline = time.monotonic() + timeout
+    with Live(board, console=err, refresh_per_second=8, transient=True) as live:
+        while not board.complete() and time.monotonic() < deadline and not _failed(stack, worker):
+            for topic, event in follower.read(0.1):
+                for line in board.note(topic, event):
+                    if not err.is_terminal:
+                        say(line)
+            live.refresh()
+    follower.close()
+
+
+def _failed(stack: Stack, worker: Supervisor) -> str:
+    return stack.supervisor.failed or worker.failed
 
 
 def _wait_for_interrupt() -> None:

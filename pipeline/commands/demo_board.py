@@ -28,7 +28,7 @@ from pipeline.kafka.clients import value_of
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.read_back import read_back
 from pipeline.settings import Settings
-from pipeline.supervisor import Supervisor
+from pipeline.supervisor import ProcessState
 from pipeline.topics import RESULTS, SAMPLES, shard_of
 
 
@@ -60,6 +60,10 @@ class Board:
         self._rows = {request.request_id: Row(request) for request in requests}
         self._receiver = receiver
         self._duplicates: list[str] = []
+
+    @property
+    def requests(self) -> list[InferenceRequest]:
+        return [row.request for row in self._rows.values()]
 
     def note(self, topic: str, event: Event) -> Iterator[str]:
         """Take an event in; yields a line for those who watch without a terminal."""
@@ -134,7 +138,7 @@ class Board:
             f"{len(self._duplicates)} duplicates"
         )
 
-    def summary(self, seconds: float, supervisor: Supervisor) -> dict[str, Any]:
+    def summary(self, seconds: float, processes: Sequence[ProcessState]) -> dict[str, Any]:
         """One object of counts, for machines."""
         verified, repeated, rejected = self._receiver.counts()
         results = [row.result for row in self._rows.values() if row.result is not None]
@@ -150,8 +154,8 @@ class Board:
             "callbacks_rejected": rejected,
             "duplicates": len(self._duplicates),
             "samples": sum(len(row.samples) for row in self._rows.values()),
-            "restarts": sum(process.restarts for process in supervisor.states),
-            "memory_mb": {p.name: round(p.resident_bytes / 2**20) for p in supervisor.states},
+            "restarts": sum(process.restarts for process in processes),
+            "memory_mb": {p.name: round(p.resident_bytes / 2**20) for p in processes},
             "median_wait_ms": median(waits) if waits else None,
             "seconds": round(seconds, 1),
             "answers": [

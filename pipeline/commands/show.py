@@ -35,6 +35,8 @@ def result_view(result: Result) -> RenderableType:
     title = Text.assemble(status_text(result.status), f"  {result.request_id}")
     if result.error is not None:
         parts.append(Text(f"{result.error.code}: {result.error.message}", style="red"))
+    if result.clarifying_question is not None:
+        parts.append(Text(result.clarifying_question, style="yellow"))
     if result.answer is not None:
         parts.append(Panel(Text(result.answer, style="bold"), title=title, title_align="left", expand=False))
     else:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pipeline.engine.prefix import Prefix
+
 WIDTH_STEP = 64
 
 
@@ -18,45 +20,74 @@ def round_up(length: int) -> int:
     return -(-length // WIDTH_STEP) * WIDTH_STEP
 
 
+def round_down(length: int) -> int:
+    """The multiple of ``WIDTH_STEP`` at or below."""
+    return length // WIDTH_STEP * WIDTH_STEP
+
+
 class SlotCache:
     """Rows of keys and values; ``reserve`` makes room, the views write and read.
 
     Args:
         max_rows: never more rows than this.
-        context: never more positions than this, rounded up to a step.
+        context: never more positions a row than this, rounded up to a step.
         all_rows: reserve every row at once (for a constant row count).
+        max_tokens: never more positions in all rows together; 0 is no bound but memory.
     """
 
-    def __init__(self, max_rows: int, context: int, *, all_rows: bool = False) -> None:
+    def __init__(self, max_rows: int, context: int, *, all_rows: bool = False, max_tokens: int = 0) -> None:
         self._max_rows = max_rows
         self._max_width = round_up(context)
-        self._rows = max_rows if all_rows else 0
+        self._max_tokens = max_tokens
+        self._least_rows = max_rows if all_rows else 0
+        self._rows = self._least_rows
         self._width = 0
         self._layers: list[tuple[Tensor, Tensor]] = []
 
+    def fits(self, rows: int, length: int) -> bool:
+        """Whether ``rows`` rows of ``length`` positions are within the bound."""
+        return not self._max_tokens or max(rows, self._least_rows) * round_up(length) <= self._max_tokens
+
     def reserve(self, rows: int, length: int) -> None:
-        """Make room for ``rows`` rows of ``length`` positions; what is there is kept.
+        """Make room for ``rows`` rows of ``length`` positions; what is there of them is kept.
 
         Raises:
             RuntimeError: out of memory; the same call works later, or with less.
         """
         if rows <= self._rows and length <= self._width:
             return
-        if rows > self._rows:
-            rows = min(self._max_rows, 1 << (rows - 1).bit_length())
-        width = length
-        if length > self._width:
-            width = min(self._max_width, max(round_up(length), 2 * self._width))
-        rows, width = max(rows, self._rows), max(width, self._width)
-        # Layer by layer, so that only one layer is ever there twice. After a failure some layers are larger.
+        rows, width = self._shape(rows, length)
+        # Layer by layer, so that only one layer is ever there twice. After a failure shapes differ, and
+        # only what all layers have counts.
+        self._rows, self._width = min(rows, self._rows), min(width, self._width)
         for index, (keys, values) in enumerate(self._layers):
-            self._layers[index] = (_grown(keys, rows, width), _grown(values, rows, width))
+            self._layers[index] = (_resized(keys, rows, width), _resized(values, rows, width))
         self._rows, self._width = rows, width
+
+    def _shape(self, rows: int, length: int) -> tuple[int, int]:
+        """Room to grow into if the bound allows it, else just what is needed."""
+        rows = max(rows, self._least_rows)
+        roomy_rows, roomy_width = self._rows, self._width
+        if rows > self._rows:
+            roomy_rows = min(self._max_rows, 1 << (rows - 1).bit_length())
+        if length > self._width:
+            roomy_width = min(self._max_width, max(round_up(length), 2 * self._width))
+        if self.fits(roomy_rows, roomy_width):
+            return roomy_rows, roomy_width
+        return rows, round_up(length)
 
     def release(self) -> None:
         """Give all memory back; no row is kept."""
         self._layers.clear()
-        self._width = 0
+        self._rows, self._width = self._least_rows, 0
+
+    def put(self, row: int, prefix: Prefix) -> None:
+        """Copy all positions of a prefix to the beginning of a row."""
+        length = len(prefix.ids)
+        for index, (keys, values) in enumerate(prefix.layers):
+            own_keys, own_values = self.layer(index, keys)
+            own_keys[row, :, :length] = keys[0]
+            own_values[row, :, :length] = values[0]
 
     def copy(self, source: int, target: int, length: int) -> None:
         """Copy the first ``length`` positions of one row to another."""
@@ -76,35 +107,23 @@ class SlotCache:
             self._layers.append((like.new_zeros(shape), like.new_zeros(shape)))
         return self._layers[index]
 
+    @property
+    def bytes(self) -> int:
+        """Memory of all layers."""
+        return sum(tensor.nbytes for tensor in self._tensors())
+
     def _tensors(self) -> list[Tensor]:
         return [tensor for pair in self._layers for tensor in pair]
 
 
-def _grown(old: Tensor, rows: int, width: int) -> Tensor:
+def _resized(old: Tensor, rows: int, width: int) -> Tensor:
     old_rows, heads, old_width, size = old.shape
-    if old_rows >= rows and old_width >= width:
+    if (old_rows, old_width) == (rows, width):
         return old
-    new = old.new_zeros((max(rows, old_rows), heads, max(width, old_width), size))
-    new[:old_rows, :, :old_width] = old
+    new = old.new_zeros((rows, heads, width, size))
+    kept_rows, kept_width = min(rows, old_rows), min(width, old_width)
+    new[:kept_rows, :, :kept_width] = old[:kept_rows, :, :kept_width]
     return new
-
-
-class PrefillView:
-    """What a model is given as its cache while it reads one prompt into one row."""
-
-    def __init__(self, cache: SlotCache, row: int) -> None:
-        self._cache = cache
-        self._row = row
-
-    def update(
-        self, keys: Tensor, values: Tensor, layer: int, *_args: object, **_kwargs: object
-    ) -> tuple[Tensor, Tensor]:
-        """Store [1, heads, length, size] and attend over just these."""
-        stored_keys, stored_values = self._cache.layer(layer, keys)
-        length = keys.shape[2]
-        stored_keys[self._row, :, :length] = keys[0]
-        stored_values[self._row, :, :length] = values[0]
-        return keys, values
 
 
 class DecodeView:

@@ -3,7 +3,8 @@
 One turn:
 
 1. End the samples that are cancelled or past their deadline, waiting or running.
-2. Fill free slots with waiting tasks, first come first served; a newcomer's first token is drawn at once.
+2. Fill free slots with waiting tasks, first come first served. Prompts are read for it, at most so many tokens
+   a turn; a newcomer's first token is drawn at once.
 3. One forward for all running rows; draw each row's next token; end the rows that are complete.
 """
 
@@ -19,7 +20,8 @@ from torch import Tensor
 from pipeline.engine.base import EngineListener
 from pipeline.engine.inbox import Inbox
 from pipeline.engine.model import LoadedModel
-from pipeline.engine.params import checked
+from pipeline.engine.params import checked, checked_top_logprobs
+from pipeline.engine.prompt_reader import PromptReader
 from pipeline.engine.prompts import PromptEncoder
 from pipeline.engine.row import Row
 from pipeline.engine.runner import is_out_of_memory
@@ -37,6 +39,7 @@ class DecodeLoop:
     Args:
         loaded: the model, for its tokenizer, context and end tokens.
         table: the slots.
+        reader: reads prompts; its chunk is also the most that is read between two steps.
         inbox: where tasks come from.
         listener: hears text and completions; what it raises is logged and changes nothing.
         clock: unix time in seconds.
@@ -46,12 +49,16 @@ class DecodeLoop:
         self,
         loaded: LoadedModel,
         table: SlotTable,
+        reader: PromptReader,
         inbox: Inbox,
         listener: EngineListener,
         clock: Callable[[], float],
     ) -> None:
         self._loaded = loaded
         self._table = table
+        self._reader = reader
+        self._joining: Row | None = None
+        self._unread = 0
         self._inbox = inbox
         self._listener = listener
         self._clock = clock
@@ -61,10 +68,10 @@ class DecodeLoop:
         """One turn, as numbered above."""
         self._sweep()
         self._admit()
-        evicted = self._table.make_room()
+        evicted = self._table.make_room(self._reader.store.clear)
         if evicted and not self._table.active:
             self._finish(evicted.pop(), FinishReason.ERROR, describe(MemoryError()))
-        self._inbox.put_back(evicted)
+        self._wait_again(evicted)
         if not self._table.active:
             return
         results = self._table.step()
@@ -83,27 +90,55 @@ class DecodeLoop:
                 self._finish(row, FinishReason.TIMEOUT)
 
     def _admit(self) -> None:
+        self._unread = self._reader.chunk
         while len(self._table.active) < self._table.limit:
-            row = self._inbox.take()
+            row = self._joining or self._inbox.take()
+            self._joining = row
             if row is None:
                 return
             logits, failure, short_of_memory = self._try_join(row)
+            # Here the exception and the tensors its frames held are gone.
             if logits is not None:
                 self._advance([(row, logits)])
+            elif failure is None:
+                return
+            elif short_of_memory and self._reader.store.clear(but=row.prefix):
+                continue
             elif short_of_memory and self._table.active:
                 self._table.shrink()
-                self._inbox.put_back([row])
             else:
                 self._finish(row, FinishReason.ERROR, failure)
 
     def _try_join(self, row: Row) -> tuple[Tensor | None, ErrorInfo | None, bool]:
+        """Read on and, when all is read, give the row a slot; returns the logits that follow its tokens.
+
+        Without logits and failure, the row goes on next turn: as much is read as may be now, or the cache
+        has no room for it yet. The last value says whether the failure was memory.
+        """
         try:
             if not row.prompt:
                 self._prepare(row)
             row.start(self._clock())
-            return self._table.join(row), None, False
+            if not self._table.fits(row):
+                return None, None, False
+            prefix = row.prefix = row.prefix or self._reader.begin(row.ids)
+            while tokens := self._reader.next_tokens(prefix):
+                if tokens > self._unread:
+                    return None, None, False
+                self._unread -= tokens
+                self._reader.advance(prefix)
+            self._table.join(row, prefix)
+            self._joining = row.prefix = None
+            return prefix.logits, None, False
         except Exception as error:
             return None, describe(error), is_out_of_memory(error)
+
+    def _wait_again(self, evicted: list[Row]) -> None:
+        """Put rows that had to leave their slots before all that wait, one that is joining included."""
+        if evicted and self._joining is not None:
+            evicted.insert(0, self._joining)
+            self._joining = None
+        self._inbox.put_back(evicted)
 
     def _prepare(self, row: Row) -> None:
         """Check a task and tokenise its prompt.
@@ -112,6 +147,7 @@ class DecodeLoop:
             GenerationError: why this task can't run.
         """
         params = checked(row.task.params)
+        checked_top_logprobs(row.task.top_logprobs)
         prompt = self._encoder.encode(row.task.messages)
         context = self._loaded.context
         if len(prompt) >= context:
@@ -128,11 +164,7 @@ class DecodeLoop:
         """Draw a token for each row from its logits."""
         if not rows:
             return
-        drawn = draw(
-            torch.stack([logits for _, logits in rows]),
-            [row.warp for row, _ in rows],
-            [row.generator for row, _ in rows],
-        )
+        drawn = draw(torch.stack([logits for _, logits in rows]), [row.ask for row, _ in rows])
         now = self._clock()
         for (row, _), token in zip(rows, drawn, strict=True):
             if token is None:
@@ -160,6 +192,8 @@ class DecodeLoop:
         """Free what the row holds and tell the listener, once."""
         if row in self._table.active:
             self._table.leave(row, poisoned=poisoned)
+        if row is self._joining:
+            self._joining = None
         self._inbox.remove(row)
         try:
             piece, reason = row.flush(reason)

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.abacus.folder import FOLDER as ABACUS_FOLDER
+from pipeline.abacus.folder import NAME as ABACUS
 from pipeline.engine.default_model import prepare_default
 from pipeline.errors import ModelLoadError, TallystreamError
 from pipeline.settings import Settings, load_settings
@@ -61,7 +63,7 @@ def load_model(settings: Settings, report: Report = lambda line: None) -> Loaded
         for name in ("max_position_embeddings", "sliding_window")
         if isinstance(value := getattr(text_config, name, None), int) and value > 0
     ]
-    return LoadedModel(model, tokenizer, min(limits), _eos_ids(model, tokenizer))
+    return LoadedModel(model, tokenizer, min(limits), end_tokens(model, tokenizer))
 
 
 def require_packages() -> None:
@@ -90,6 +92,8 @@ def resolve(settings: Settings, report: Report = lambda line: None) -> str:
     """
     if not settings.model:
         return str(prepare_default(settings.home / "models", report))
+    if settings.model == ABACUS:
+        return str(ABACUS_FOLDER)
     path = Path(settings.model).expanduser()
     if path.is_dir():
         if not (path / "config.json").is_file():
@@ -131,7 +135,8 @@ def _load_pretrained(source: str, settings: Settings) -> tuple[Any, Any]:
         raise ModelLoadError(message, field="model") from error
 
 
-def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+    """The tokens that end a sample, by the model's configuration and the tokenizer's."""
     configured = _as_list(getattr(model.generation_config, "eos_token_id", None))
     return frozenset([*configured, *_as_list(tokenizer.eos_token_id)])
 

@@ -9,6 +9,9 @@ from typing import Any
 from pipeline.engine.base import SamplingParams
 from pipeline.errors import InvalidSamplingError
 
+MOST_TOP_LOGPROBS = 20
+"""As many as OpenAI's API allows."""
+
 
 def checked(params: SamplingParams) -> SamplingParams:
     """The same parameters with ``stop`` as a tuple: a lone string is one stop text, not its letters.
@@ -23,6 +26,9 @@ def checked(params: SamplingParams) -> SamplingParams:
     )
     _require(_is_number(params.top_p) and 0 < params.top_p <= 1, "top_p", params.top_p, "in (0, 1]")
     _require(_is_int(params.top_k) and params.top_k >= 0, "top_k", params.top_k, "an integer ≥ 0")
+    _require(_is_number(params.min_p) and 0 <= params.min_p <= 1, "min_p", params.min_p, "in [0, 1]")
+    penalty = params.repetition_penalty
+    _require(_is_number(penalty) and penalty > 0, "repetition_penalty", penalty, "> 0")
     budget = params.max_new_tokens
     _require(_is_int(budget) and budget >= 1, "max_new_tokens", budget, "an integer ≥ 1")
     seed = params.seed
@@ -33,6 +39,18 @@ def checked(params: SamplingParams) -> SamplingParams:
     stops: tuple[Any, ...] = (stop,) if isinstance(stop, str) else tuple(stop)
     _require(all(isinstance(text, str) for text in stops), "stop", stop, "texts")
     return replace(params, stop=stops)
+
+
+def checked_top_logprobs(wanted: int | None) -> int | None:
+    """The same number.
+
+    Raises:
+        InvalidSamplingError: it is not 0 to ``MOST_TOP_LOGPROBS``.
+    """
+    if wanted is not None:
+        valid = _is_int(wanted) and 0 <= wanted <= MOST_TOP_LOGPROBS
+        _require(valid, "top_logprobs", wanted, f"an integer from 0 to {MOST_TOP_LOGPROBS}")
+    return wanted
 
 
 def _require(valid: bool, name: str, value: object, wanted: str) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from pipeline.engine.base import Completion, GenerationTask, SamplingParams
+from pipeline.engine.base import Completion, GenerationTask, Position, SamplingParams, TokenLogprob
 from pipeline.engine.detokenizer import Detokenizer, StopScanner
-from pipeline.engine.sampler import Draw, Warp
+from pipeline.engine.prefix import Prefix
+from pipeline.engine.sampler import Ask, Draw, Warp
 from pipeline.events import ErrorInfo, FinishReason
 
 
@@ -22,7 +22,7 @@ class Row:
         number: order of submission.
         prompt: token ids; empty until the task is first looked at.
         generated: tokens drawn so far, an ending one included.
-        prompt_logits: what follows the prompt [vocabulary], for siblings that start while this one runs.
+        prefix: its tokens as far as they are read, while it joins.
         cancelled: set by any thread.
     """
 
@@ -32,8 +32,9 @@ class Row:
         self.cancelled = False
         self.prompt: tuple[int, ...] = ()
         self.generated: list[int] = []
-        self.prompt_logits: Tensor | None = None
-        self.generator = torch.Generator()
+        self.prefix: Prefix | None = None
+        self._generator = torch.Generator()
+        self._positions: list[Position] = []
         self._seed: int | None = None
         self._text: list[str] = []
         self._logprob_sum = 0.0
@@ -45,10 +46,12 @@ class Row:
         self, params: SamplingParams, seed: int, prompt: tuple[int, ...], budget: int, tokenizer: Any
     ) -> None:
         """Set what the checks have found: valid parameters, a seed, the prompt, how many tokens may come."""
-        self.warp = Warp(params.temperature, params.top_p, params.top_k)
+        warp = Warp(params.temperature, params.top_p, params.top_k, params.min_p, params.repetition_penalty)
+        self._seen = set(prompt)
+        self.ask = Ask(warp, self._generator, self._seen, self.task.top_logprobs or 0)
         self.prompt = prompt
         self._seed = seed
-        self.generator.manual_seed(seed)
+        self._generator.manual_seed(seed)
         self._budget = budget
         self._detokenizer = Detokenizer(tokenizer)
         self._scanner = StopScanner(params.stop)
@@ -73,7 +76,10 @@ class Row:
         if self._first_token_at is None:
             self._first_token_at = now
         self.generated.append(drawn.token)
+        self._seen.add(drawn.token)
         self._logprob_sum += drawn.logprob
+        if self.task.top_logprobs is not None:
+            self._positions.append(Position(TokenLogprob(drawn.token, drawn.logprob), drawn.top))
         if drawn.token in eos_ids:
             return "", FinishReason.STOP
         piece = self._show(self._detokenizer.push(drawn.token))
@@ -107,6 +113,7 @@ class Row:
             first_token_at=self._first_token_at,
             finished_at=now,
             error=error,
+            positions=tuple(self._positions),
         )
 
     def _show(self, text: str) -> str:

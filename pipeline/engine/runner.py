@@ -1,4 +1,4 @@
-"""The model's forward over slots: read a prompt into a row, take one step of some rows."""
+"""The model's forward: read tokens of a prompt, take one step of some rows of the slot cache."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pipeline.engine.cache import DecodeView, PrefillView, SlotCache, round_up
+from pipeline.engine.cache import DecodeView, SlotCache, round_up
 from pipeline.engine.model import LoadedModel
-from pipeline.errors import ModelLoadError
+from pipeline.engine.prefix import Prefix
 
 
 class Runner:
@@ -20,24 +20,29 @@ class Runner:
         rows: how many rows there can be.
         constant_rows: step all rows each time, used or not. With a cache that is aligned left, widths in
             steps and prompts read one by one, a row's numbers then do not depend on its neighbours.
+        cache: where the rows' keys and values are.
     """
 
-    def __init__(self, loaded: LoadedModel, rows: int, *, constant_rows: bool) -> None:
+    def __init__(self, loaded: LoadedModel, rows: int, *, constant_rows: bool, cache: SlotCache) -> None:
         self._model = loaded.model
         self._device = torch.device(loaded.model.device)
         self._rows = rows
         self._constant_rows = constant_rows
-        self.cache = SlotCache(rows, loaded.context, all_rows=constant_rows)
+        self.cache = cache
 
-    def prefill(self, row: int, ids: Sequence[int]) -> Tensor:
-        """Read ``ids`` into a row; returns the logits [vocabulary] after the last."""
-        self.cache.reserve(row + 1, len(ids))
-        length = len(ids)
-        mask = torch.ones((1, 1, length, length), dtype=torch.bool, device=self._device).tril()
-        positions = torch.arange(length, device=self._device)[None]
-        return self._forward(
-            torch.tensor([ids], device=self._device), mask, positions, PrefillView(self.cache, row)
-        )[0]
+    def read(self, prefix: Prefix, end: int) -> Tensor:
+        """Read a prefix on to its token ``end``; returns the logits [vocabulary] after that.
+
+        Raises:
+            RuntimeError: out of memory.
+        """
+        begin = prefix.read
+        mask = torch.ones((1, 1, end - begin, end), dtype=torch.bool, device=self._device).tril(begin)
+        positions = torch.arange(begin, end, device=self._device)[None]
+        ids = torch.tensor([prefix.ids[begin:end]], device=self._device)
+        logits = self._forward(ids, mask, positions, prefix)[0]
+        prefix.read = end
+        return logits
 
     def decode(self, first: int, tokens: Sequence[int], positions: Sequence[int], *, fill: bool) -> Tensor:
         """Feed one token to each of the rows from ``first`` on; returns logits [rows, vocabulary].
@@ -55,31 +60,7 @@ class Runner:
         ids = torch.tensor(tokens, device=self._device)[:, None]
         return self._forward(ids, mask, at[:, None], DecodeView(self.cache, first, at, width))[:count]
 
-    def check(self) -> None:
-        """Warm up, and compare the cached path with a plain forward.
-
-        Raises:
-            ModelLoadError: the model does not keep its past as plain keys and values.
-        """
-        ids = [1, 2, 3, 4]
-        try:
-            expected = self._model(input_ids=torch.tensor([ids], device=self._device), use_cache=False)
-            self.prefill(0, ids[:-1])
-            self.cache.reserve(1, len(ids))
-            actual = self.decode(0, ids[-1:], [len(ids) - 1], fill=True)[0].float()
-        except Exception as error:
-            message = f"The model can't be run by the slot engine ({error}): choose a plain decoder model"
-            raise ModelLoadError(message, field="model") from error
-        plain = expected.logits[0, -1].float()
-        tolerance = 0.2 if expected.logits.dtype != torch.float32 else 0.01
-        if not bool((actual - plain).abs().max() <= tolerance * plain.abs().max()):
-            message = "The model gives other results from the slot cache: choose a plain decoder model"
-            raise ModelLoadError(message, field="model")
-        self.cache.release()
-
-    def _forward(
-        self, ids: Tensor, mask: Tensor, positions: Tensor, view: PrefillView | DecodeView
-    ) -> Tensor:
+    def _forward(self, ids: Tensor, mask: Tensor, positions: Tensor, view: Prefix | DecodeView) -> Tensor:
         output = self._model(
             input_ids=ids,
             attention_mask=mask,

@@ -1,14 +1,17 @@
-"""Drawing the next token of each row by its own temperature, top-k and top-p."""
+"""Drawing the next token of each row by its own penalty, temperature, top-k, top-p and min-p."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+
+from pipeline.engine.base import TokenLogprob
 
 # Below this a division by the temperature overflows and the distribution is greedy anyway.
 _COLDEST = 1e-5
@@ -21,8 +24,10 @@ class Warp:
     """How one row's distribution is changed before a token is drawn; ``temperature`` 0 is greedy."""
 
     temperature: float
-    top_p: float
-    top_k: int
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
 
     @property
     def greedy(self) -> bool:
@@ -30,14 +35,31 @@ class Warp:
 
 
 @dataclass(frozen=True, slots=True)
+class Ask:
+    """How one row wants its token drawn.
+
+    Attributes:
+        generator: gives one number a token; greedy rows take none.
+        seen: tokens under the repetition penalty; read only if there is one.
+        top: how many of the likeliest tokens to report.
+    """
+
+    warp: Warp
+    generator: torch.Generator
+    seen: Collection[int] = ()
+    top: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Draw:
-    """A token and its log-probability before warping."""
+    """A token, its log-probability before warping, and the likeliest tokens with theirs."""
 
     token: int
     logprob: float
+    top: tuple[TokenLogprob, ...] = field(default=())
 
 
-def draw(logits: Tensor, warps: Sequence[Warp], generators: Sequence[torch.Generator]) -> list[Draw | None]:
+def draw(logits: Tensor, asks: Sequence[Ask]) -> list[Draw | None]:
     """Draw one token for each row; ``None`` for a row whose logits are not finite.
 
     Each row is drawn by itself from one uniform number of its own generator, so its token does not
@@ -50,22 +72,46 @@ def draw(logits: Tensor, warps: Sequence[Warp], generators: Sequence[torch.Gener
     # The maximum is NaN if any score is, and infinite if any is +inf or all are -inf.
     finite: list[bool] = scores.amax(-1).isfinite().tolist()
     tokens = scores.argmax(-1)
-    for row, (warp, generator) in enumerate(zip(warps, generators, strict=True)):
-        if finite[row] and not warp.greedy:
-            uniform = torch.rand((), generator=generator, dtype=torch.float64).item()
-            tokens[row] = sample(scores[row], warp, uniform)
-    chosen = scores.gather(-1, tokens[:, None])[:, 0]
-    logprobs: list[float] = (chosen - scores.logsumexp(-1)).tolist()
+    for row, ask in enumerate(asks):
+        if not finite[row]:
+            continue
+        penalised = _penalised(scores[row], ask)
+        if not ask.warp.greedy:
+            uniform = torch.rand((), generator=ask.generator, dtype=torch.float64).item()
+            tokens[row] = sample(penalised, ask.warp, uniform)
+        elif penalised is not scores[row]:
+            tokens[row] = penalised.argmax()
+    normalisers = scores.logsumexp(-1)
+    logprobs: list[float] = (scores.gather(-1, tokens[:, None])[:, 0] - normalisers).tolist()
     return [
-        Draw(token, logprob) if ok else None
-        for token, logprob, ok in zip(tokens.tolist(), logprobs, finite, strict=True)
+        Draw(token, logprobs[row], _top(scores[row], normalisers[row], asks[row].top))
+        if finite[row]
+        else None
+        for row, token in enumerate(tokens.tolist())
     ]
+
+
+def _penalised(scores: Tensor, ask: Ask) -> Tensor:
+    penalty = ask.warp.repetition_penalty
+    if penalty == 1.0 or not ask.seen:
+        return scores
+    seen = torch.tensor(list(ask.seen), device=scores.device)
+    old = scores[seen]
+    return scores.index_copy(0, seen, torch.where(old < 0, old * penalty, old / penalty))
+
+
+def _top(scores: Tensor, normaliser: Tensor, count: int) -> tuple[TokenLogprob, ...]:
+    if not count:
+        return ()
+    kept, tokens = (scores - normaliser).topk(min(count, len(scores)))
+    return tuple(TokenLogprob(*pair) for pair in zip(tokens.tolist(), kept.tolist(), strict=True))
 
 
 def sample(scores: Tensor, warp: Warp, uniform: float) -> Tensor:
     """The token at quantile ``uniform`` of one row's warped distribution.
 
-    The order is that of transformers: temperature, then top-k, then top-p over what is left.
+    The order is that of transformers: temperature, top-k, top-p over what is left, min-p. As min-p compares
+    with the likeliest token alone, it can be applied first.
 
     Args:
         scores: [vocabulary], finite maximum.
@@ -78,10 +124,12 @@ def sample(scores: Tensor, warp: Warp, uniform: float) -> Tensor:
     elif warp.top_p < 1:
         tokens, probabilities = _likeliest(scaled, warp.top_p)
     else:
-        return _quantile(scaled.exp(), uniform)
+        return _quantile(_above(scaled, warp.min_p).exp(), uniform)
     if warp.top_p < 1:
         before = probabilities.cumsum(0) - probabilities
         probabilities = probabilities * (before < warp.top_p)
+    if warp.min_p:
+        probabilities = probabilities * (probabilities >= warp.min_p * probabilities[0])
     return tokens[_quantile(probabilities, uniform)]
 
 
@@ -94,6 +142,11 @@ def _likeliest(scaled: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
         kept, tokens = scaled.sort(descending=True)
         probabilities = (kept - normaliser).exp()
     return tokens, probabilities
+
+
+def _above(scaled: Tensor, min_p: float) -> Tensor:
+    """``scaled``, whose maximum is 0, with the tokens barred that min-p cuts off."""
+    return scaled.masked_fill(scaled < math.log(min_p), -math.inf) if min_p else scaled
 
 
 def _quantile(weights: Tensor, uniform: float) -> Tensor:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
+from pipeline.engine.prefix import Prefix
 from pipeline.engine.row import Row
 from pipeline.engine.runner import Runner, is_out_of_memory
 from pipeline.errors import GenerationError, OutOfMemoryError
@@ -29,22 +32,21 @@ class SlotTable:
         self.limit = rows
         self.active: list[Row] = []
 
-    def join(self, row: Row) -> Tensor:
-        """Give a row the next slot; returns the logits [vocabulary] that follow its tokens.
+    def fits(self, row: Row) -> bool:
+        """Whether one more row is within the bound of the cache; the first always is."""
+        longest = max(each.length for each in [*self.active, row])
+        return not self.active or self._runner.cache.fits(len(self.active) + 1, longest + 1)
 
-        The prompt is copied from a running sibling if there is one, else read.
+    def join(self, row: Row, prefix: Prefix) -> None:
+        """Give a row the next slot, with all its tokens read.
 
         Raises:
             RuntimeError: out of memory. The slot is free again.
         """
         slot = len(self.active)
-        logits = None if row.generated else self._copy_sibling(row, slot)
-        if logits is None:
-            logits = self._runner.prefill(slot, row.ids)
-        if not row.generated:
-            row.prompt_logits = logits
+        self._runner.cache.reserve(slot + 1, max(each.length for each in [*self.active, row]))
+        self._runner.cache.put(slot, prefix)
         self.active.append(row)
-        return logits
 
     def leave(self, row: Row, *, poisoned: bool = False) -> None:
         """Free a row's slot; a poisoned one held numbers that are not finite and is wiped."""
@@ -55,7 +57,6 @@ class SlotTable:
         if last is not row:
             self.active[slot] = last
             self._runner.cache.copy(len(self.active), slot, last.length)
-        row.prompt_logits = None
         if not self.active:
             self._runner.cache.release()
             self.limit = self._chunk = self._rows
@@ -65,14 +66,21 @@ class SlotTable:
         self.limit = max(1, len(self.active))
         self._calm_steps = 0
 
-    def make_room(self) -> list[Row]:
-        """Reserve one more position for every row; returns rows that had to leave for it, newest first."""
+    def make_room(self, relieve: Callable[[], bool]) -> list[Row]:
+        """Reserve one more position for every row; returns rows that had to leave for it, newest first.
+
+        ``relieve`` gives back memory that no row needs and says whether there was any.
+        """
         evicted: list[Row] = []
+        while len(self.active) > 1 and not self._within_bound():
+            evicted.append(self._evict())
+        short = False
         while self.active and not self._reserve():
-            newest = max(self.active, key=lambda row: row.number)
-            self.leave(newest)
-            evicted.append(newest)
-        if evicted:
+            if relieve():
+                continue
+            evicted.append(self._evict())
+            short = True
+        if short:
             self.shrink()
         return evicted
 
@@ -110,6 +118,14 @@ class SlotTable:
         except Exception as error:
             return None, describe(error)
 
+    def _within_bound(self) -> bool:
+        return self._runner.cache.fits(len(self.active), max(row.length for row in self.active))
+
+    def _evict(self) -> Row:
+        newest = max(self.active, key=lambda row: row.number)
+        self.leave(newest)
+        return newest
+
     def _reserve(self) -> bool:
         try:
             self._runner.cache.reserve(len(self.active), max(row.length for row in self.active))
@@ -118,14 +134,6 @@ class SlotTable:
                 raise
             return False
         return True
-
-    def _copy_sibling(self, row: Row, slot: int) -> Tensor | None:
-        for source, sibling in enumerate(self.active):
-            if sibling.prompt_logits is not None and sibling.prompt == row.prompt:
-                self._runner.cache.reserve(slot + 1, len(row.prompt))
-                self._runner.cache.copy(source, slot, len(row.prompt))
-                return sibling.prompt_logits
-        return None
 
     def _recover(self) -> None:
         self._calm_steps += 1

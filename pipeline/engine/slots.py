@@ -7,16 +7,21 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 
 import structlog
 import torch
 
 from pipeline.engine.base import EngineListener, GenerationTask, TaskKey
+from pipeline.engine.cache import WIDTH_STEP, SlotCache, round_down
 from pipeline.engine.decode_loop import DecodeLoop
 from pipeline.engine.inbox import Inbox
 from pipeline.engine.model import LoadedModel, load_model
+from pipeline.engine.prefix import PrefixStore
+from pipeline.engine.prompt_reader import PromptReader
 from pipeline.engine.runner import Runner
 from pipeline.engine.slot_table import SlotTable
+from pipeline.engine.warm_up import warm_up
 from pipeline.settings import EngineSettings, Settings
 
 _log = structlog.get_logger(__name__)
@@ -49,7 +54,7 @@ class SlotEngine:
         self._thread: threading.Thread | None = None
 
     def start(self, listener: EngineListener) -> None:
-        """Load the model and check that it runs in slots; returns when ready.
+        """Load the model, warm it up and check that it runs in slots; returns when ready.
 
         Raises:
             ModelLoadError: says what is wrong with the model.
@@ -95,14 +100,25 @@ class SlotEngine:
             loop.cancel_all()
 
     def _prepare(self, listener: EngineListener) -> DecodeLoop:
-        options = self._settings.engine
+        options, rows = self._settings.engine, self._settings.engine.rows
         torch.set_num_threads(thread_count(options))
         loaded = self._load(self._settings)
-        runner = Runner(loaded, options.rows, constant_rows=options.deterministic)
-        runner.check()
-        table = SlotTable(runner, options.rows)
+        bound = most_tokens(options, warm_up(loaded))
+        if bound:
+            # One row always fits, else it would wait for ever.
+            each = round_down(bound // (rows if options.deterministic else 1))
+            loaded = replace(loaded, context=min(loaded.context, max(WIDTH_STEP, each)))
+        cache = SlotCache(rows, loaded.context, all_rows=options.deterministic, max_tokens=bound)
+        runner = Runner(loaded, rows, constant_rows=options.deterministic, cache=cache)
+        table = SlotTable(runner, rows)
         self._limit = lambda: table.limit
-        return DecodeLoop(loaded, table, self._inbox, listener, self._clock)
+        reader = PromptReader(
+            runner,
+            PrefixStore(options.prefix_bytes),
+            options.prefill_chunk,
+            whole_chunks=options.deterministic,
+        )
+        return DecodeLoop(loaded, table, reader, self._inbox, listener, self._clock)
 
 
 def _fail_all_or_die(loop: DecodeLoop, error: Exception) -> None:
@@ -116,6 +132,12 @@ def _fail_all_or_die(loop: DecodeLoop, error: Exception) -> None:
     except Exception:
         _log.critical("engine is beyond repair", exc_info=True)
         os._exit(EXIT_ENGINE_BROKEN)
+
+
+def most_tokens(options: EngineSettings, token_bytes: int) -> int:
+    """Tokens that all rows' keys and values may hold together, the smaller of both bounds; 0 is no bound."""
+    bounds = [options.cache_tokens, options.cache_bytes // token_bytes]
+    return min((bound for bound in bounds if bound), default=0)
 
 
 def thread_count(options: EngineSettings) -> int:

@@ -18,7 +18,7 @@ from pipeline.fusion.early_stop import decided
 from pipeline.fusion.equivalence import equivalent
 from pipeline.fusion.extract import extract_answer
 from pipeline.fusion.forms import Canonical
-from pipeline.fusion.policy import EarlyStop, Measure, Rule, VoteOptions, VotePolicy
+from pipeline.fusion.policy import EarlyStop, Measure, ReviewOptions, Rule, VoteOptions, VotePolicy
 from pipeline.fusion.vote import Verdict, vote
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ __all__ = [
     "EarlyStop",
     "Measure",
     "ProgramStanding",
+    "ReviewOptions",
     "Rule",
     "Verdict",
     "VoteOptions",

@@ -19,10 +19,18 @@ def effective_votes(group: Sequence[Ballot]) -> float:
 
     A further member never lowers it and adds at most 1, which is what early stop relies on.
     """
-    same_text: dict[str, list[float]] = {}
-    for ballot in group:
-        same_text.setdefault(_words(ballot.sample.text), []).append(ballot.sureness.tokens)
-    return math.fsum(max(found) + math.fsum(1 - p for p in found) for found in same_text.values())
+    return math.fsum(worths(group))
+
+
+def worths(group: Sequence[Ballot]) -> list[float]:
+    """What each of equal answers adds to its group, in their order; of equally sure texts the first counts whole."""
+    surest: dict[str, int] = {}
+    texts = [_words(ballot.sample.text) for ballot in group]
+    sure = [ballot.sureness.tokens for ballot in group]
+    for place, text in enumerate(texts):
+        if text not in surest or sure[place] > sure[surest[text]]:
+            surest[text] = place
+    return [1.0 if surest[text] == place else 1 - sure[place] for place, text in enumerate(texts)]
 
 
 def _words(text: str) -> str:

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pipeline.events import Role, Sample
+from pipeline.events import Kind, Role, Sample
 from pipeline.fusion.ballots import Ballot, cast
 from pipeline.fusion.collapse import effective_votes
 from pipeline.fusion.grouping import Family, families, wordings
 from pipeline.fusion.policy import Measure, Rule, VotePolicy
+from pipeline.fusion.standing import standings
 from pipeline.fusion.stop_rules import enough
-from pipeline.fusion.vote import standings
 
 MARGIN = 1e-9
 """A lead under this is no lead: the vote compares scores to 12 places, and sums may differ in the last bits."""
@@ -38,12 +38,18 @@ def decided(samples: Sequence[Sample], expected: int, policy: VotePolicy) -> boo
     lossless; which sample is chosen to show, and the confidence, may still change. Levels count as not decided,
     because confidences break ties. Where the policy sets another rule of ``EarlyStop``, a vote is also decided
     when that rule has ``enough``, and then the answer could have changed.
+
+    What else the missing samples could change is waited for: a leader that could be asked back about or sent into
+    a review round is not decided, and all samples are in before texts on open questions are compared with each
+    other, programs are tested, or a floor of confidence is looked at.
     """
     ballots = cast(samples, policy.kind, policy.options.measure)
     seen = sum(1 for ballot in ballots if ballot.sample.role is not Role.REVIEW)
     missing = max(0, expected - seen)
     if missing == 0:
         return True
+    if policy.kind in (Kind.OPEN, Kind.CODE) or policy.min_confidence > 0:
+        return False
     ranked = standings(ballots, policy)
     if not ranked:
         return False
@@ -53,7 +59,7 @@ def decided(samples: Sequence[Sample], expected: int, policy: VotePolicy) -> boo
     split = _split(ranked[0].members, families(ballots), policy)
     if split is None or not _wording_is_safe(ranked[0].members, split.core, missing):
         return False
-    if len(split.core) < policy.min_share * (votes + missing):
+    if len(split.core) < policy.settled_share * (votes + missing):
         return False
     worth = math.fsum(standing.weight for standing in ranked)
     return all(

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from pipeline.fusion.policy import EarlyStop, VotePolicy
-from pipeline.fusion.vote import Standing
+from pipeline.fusion.standing import Standing
 
 
 def enough(ranked: Sequence[Standing], missing: int, policy: VotePolicy) -> bool:

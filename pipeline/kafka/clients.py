@@ -150,11 +150,15 @@ def repeat(call: Callable[[], None], until: float) -> None:
                 raise
 
 
-def write(producer: Producer, out: Output) -> None:
-    """Queue a record; waits while the producer's queue is full."""
+def write(producer: Producer, out: Output, **more: Any) -> None:
+    """Queue a record; waits while the producer's queue is full.
+
+    Args:
+        more: for ``produce``, as ``on_delivery``.
+    """
     while True:
         try:
-            producer.produce(out.topic, out.value, out.key, out.partition, headers=list(out.headers))
+            producer.produce(out.topic, out.value, out.key, out.partition, headers=list(out.headers), **more)
             return
         except BufferError:
             producer.poll(0.1)

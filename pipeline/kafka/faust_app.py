@@ -2,15 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
 import faust
+import structlog
+from aiokafka.consumer import consumer as aiokafka_consumer  # pyright: ignore[reportMissingTypeStubs]
+from aiokafka.consumer.group_coordinator import GroupCoordinator  # pyright: ignore[reportMissingTypeStubs]
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from pipeline.kafka.clients import MAX_MESSAGE_BYTES
 from pipeline.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+
+_PAUSE = 0.5
+"""Seconds before a member joins its group again after an error."""
+
+
+class PatientCoordinator(GroupCoordinator):
+    """Joins its group again after whatever error.
+
+    aiokafka keeps an error until somebody asks for records, and joins again after that. Faust asks when it has
+    partitions: after one bad answer, as from a coordinator that is still loading, it would wait for ever.
+    """
+
+    async def _push_error_to_user(self, exc: BaseException) -> Any:
+        me: Any = self
+        log.warning("joining the group again", group=me.group_id, error=repr(exc))
+        await asyncio.wait([me._closing], timeout=_PAUSE)
+        self.request_rejoin()
+
+
+aiokafka_consumer.GroupCoordinator = PatientCoordinator
 
 
 class _ReadCommittedThread(driver.AIOKafkaConsumerThread):

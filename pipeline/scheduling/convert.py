@@ -29,6 +29,8 @@ def generation_task(assigned: Assigned, *, now: int, timeout: float) -> Generati
             stop=group.stop,
         ),
         deadline=min(now / 1000 + timeout, group.deadline_at / 1000),
+        images=group.images,
+        path=group.path,
     )
 
 

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from pipeline.errors import InvalidRequestError, TallystreamError
-from pipeline.events import ErrorInfo, InferenceRequest, Mode, Opened, Role, SampleTask, TaskGroup
+from pipeline.events import ErrorInfo, InferenceRequest, Kind, Mode, Opened, Role, SampleTask, TaskGroup
+from pipeline.language import language_of
 from pipeline.scheduling.modes import PROFILES, Profile, messages_on, path_of, profile_of, role_of
 from pipeline.scheduling.validate import check_content
 from pipeline.settings import LimitSettings
 
 _FUTURE_SLACK_MS = 60_000
+LONGEST_QUESTION = 8_000
+"""Characters of a question that reviews repeat; with two answers beside it, a longer one would crowd them out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +71,27 @@ def expand(
         callback=request.callback,
         metadata=request.metadata,
         error=ErrorInfo(error.code, error.message, error.retriable) if error else None,
+        language="en" if error else language_of(_asked(request)),
+        question="" if error else _question(request),
+        max_new_tokens=0 if error else request.sampling.max_new_tokens or profile.max_new_tokens,
+        tests=request.tests if request.kind is Kind.CODE and not error else None,
     )
     if error:
         return Expansion(opened, ())
     return Expansion(opened, _groups(request, profile, count, created_at, deadline_at))
+
+
+def _asked(request: InferenceRequest) -> str:
+    return request.messages[-1].content if request.messages else request.prompt
+
+
+def _question(request: InferenceRequest) -> str:
+    """What a review round would repeat; a judge that is shown no image can not judge what is seen on one."""
+    if request.mode not in (Mode.DEEP, Mode.OPEN) or request.kind is Kind.CODE or request.images:
+        return ""
+    turns = request.messages
+    said = "\n".join(f"{turn.role}: {turn.content}" for turn in turns) if len(turns) > 1 else _asked(request)
+    return said if len(said) <= LONGEST_QUESTION else ""
 
 
 def _groups(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pipeline.events import InferenceRequest, Message, Mode, Role
+from pipeline.events import InferenceRequest, Kind, Message, Mode, Role
+from pipeline.language import language_of
+from pipeline.scheduling.prompt_paths import prompt_paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +33,14 @@ PROFILES: dict[Mode, Profile] = {
     Mode.OPEN: Profile(2, 0.5, 1024),
 }
 
-_PATH_SUFFIX: dict[str, str] = {
-    "direct": "",
-    "chain_of_thought": "Think it through, then finish with one line: The answer is …",
-    "step_by_step": "Work step by step, one short step a line, then finish with one line: The answer is …",
-    "code_verification": "Check the result as a program would, then finish with one line: The answer is …",
-}
+
+VISION_PATHS = ("whole", "whole_and_centre", "whole_and_quarters")
+"""What a sample of kind vision sees of each image, in turn; the words are those of the path ``direct``."""
 
 
 def profile_of(request: InferenceRequest) -> Profile:
-    return PROFILES[request.mode]
+    profile = PROFILES[request.mode]
+    return replace(profile, paths=VISION_PATHS) if request.kind is Kind.VISION else profile
 
 
 def role_of(profile: Profile, sample_index: int) -> Role:
@@ -57,8 +57,5 @@ def path_of(profile: Profile, sample_index: int) -> str:
 def messages_on(path: str, request: InferenceRequest) -> tuple[Message, ...]:
     """The request's turns as this path puts them to the model."""
     turns = request.messages or (Message("user", request.prompt),)
-    suffix = _PATH_SUFFIX[path]
-    if not suffix:
-        return turns
-    last = turns[-1]
-    return (*turns[:-1], Message(last.role, f"{last.content}\n\n{suffix}"))
+    words = "direct" if path in VISION_PATHS else path
+    return prompt_paths()[words].on(turns, language_of(turns[-1].content))

@@ -6,6 +6,7 @@ import math
 
 from pipeline.errors import InvalidRequestError, PayloadTooLargeError
 from pipeline.events import PRIORITIES, InferenceRequest, Kind
+from pipeline.fusion.code_tests import parse_tests
 from pipeline.settings import LimitSettings
 from pipeline.topics import REQUESTS, largest_record
 
@@ -134,6 +135,8 @@ def check_content(request: InferenceRequest, limits: LimitSettings) -> None:
         "images",
         "is empty; kind vision needs at least one",
     )
+    if request.kind is Kind.CODE and request.tests is not None:
+        parse_tests(request.tests)
 
 
 def _check(good: bool, field: str, problem: str) -> None:

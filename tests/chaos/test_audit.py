@@ -34,6 +34,10 @@ def one_vote() -> Vote:
     return Vote("7", 1, sure, 0.7 + 0.3 * sure, (0,))
 
 
+ALONE = 0.7 * 2 / 3 + 0.3 * math.exp(-0.1)
+"""How sure a result of sample 0 alone is: one vote, with one more for it and one against."""
+
+
 def without_result() -> World:
     world = well()
     world.topics[RESULTS], world.topics[DELIVERIES], world.received = [], [], {}
@@ -153,7 +157,7 @@ def test_mode_deep_may_publish_a_first_answer_before_its_final_result() -> None:
         status=Status.FIRST_ANSWER,
         reasoning=chains((0, 7)),
         votes=(alone,),
-        confidence=alone.score,
+        confidence=ALONE,
         callback=None,
     )
     world.topics[RESULTS] = [first, final]
@@ -197,7 +201,7 @@ def test_a_sample_that_counted_and_is_not_there_is_a_wrong_vote() -> None:
 def test_an_early_stop_that_a_later_sample_overturns_is_a_wrong_vote() -> None:
     world = well()
     alone = one_vote()
-    changed(world, reasoning=chains((0, 7)), votes=(alone,), confidence=alone.score)
+    changed(world, reasoning=chains((0, 7)), votes=(alone,), confidence=ALONE)
     assert world.findings() == []
     world.topics[SAMPLES][2] = sample(1, 8, -0.2)
     assert world.said() == {"samples after an early stop would change the answer"}

@@ -146,10 +146,10 @@ def result() -> Result:
     """The vote of 7 (confidences exp -0.1 and exp -0.2) over 8 (exp -0.3), worked out by hand."""
     seven = (math.exp(-0.1) + math.exp(-0.2)) / 2
     eight = math.exp(-0.3)
-    best = 0.7 * 2 / 3 + 0.3 * seven
+    worth = 1 + 1 - math.exp(-0.2)  # the surer one whole, its repetition for what it adds
     votes = (
-        Vote("7", 2, seven, best, (0, 1)),
-        Vote("8", 1, eight, 0.7 / 3 + 0.3 * eight, (2,)),
+        Vote("7", 2, seven, 0.7 * worth / (worth + 1) + 0.3 * seven, (0, 1)),
+        Vote("8", 1, eight, 0.7 / (worth + 1) + 0.3 * eight, (2,)),
     )
     return Result(
         request_id=ID,
@@ -162,7 +162,7 @@ def result() -> Result:
         kind=Kind.ANSWER,
         answer="7",
         chosen_sample=0,
-        confidence=best,
+        confidence=0.7 * (worth + 1) / (worth + 1 + 2) + 0.3 * seven,
         votes=votes,
         reasoning=chains((0, 7), (1, 7), (2, 8)),
         usage=Usage(1, 4, 0, 3, 3),

@@ -85,6 +85,8 @@ def test_the_demo_ends_well_and_leaves_nothing(tiny: Path, tmp_path: Path) -> No
     assert counts["ended"] == counts["requests"] >= 12
     assert counts["callbacks_verified"] == counts["callbacks_wanted"] >= counts["requests"]
     assert (counts["duplicates"], counts["callbacks_rejected"]) == (0, 0)
+    assert counts["abacus"]["ended"] == counts["abacus"]["questions"]
+    assert counts["abacus"]["samples"] > counts["abacus"]["questions"]
     assert below
     assert not alive(below)
 

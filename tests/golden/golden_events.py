@@ -21,6 +21,7 @@ from pipeline.events import (
     Message,
     Mode,
     Opened,
+    Outcome,
     Progress,
     ProgressKind,
     Result,
@@ -31,6 +32,7 @@ from pipeline.events import (
     SamplingOverrides,
     Session,
     Status,
+    Sureness,
     TaskGroup,
     Usage,
     Vote,
@@ -42,7 +44,8 @@ _AT = 1_764_000_000_000
 _ERROR = ErrorInfo("generation_failed", "the row broke", retriable=True)
 _CALLBACK = Callback("https://example.org/hook?a=1", "main", ("first_answer", "done"))
 _MESSAGES = (Message("system", "Be brief."), Message("user", "六乘七是多少? 🙂"))
-_VOTES = (Vote("42", 2, 0.875, 0.75, (0, 2)), Vote("四十一", 1, 0.5, 0.25, (1,)))
+_VOTES = (Vote("42", 2, 0.875, 0.75, (0, 2), 0.5), Vote("四十一", 1, 0.5, 0.25, (1,)))
+_SURENESS = Sureness(0.75, 0.5, 3, 1, 2, 4, 0.25)
 
 GOLDEN: dict[str, Event] = {
     event.__class__.__name__: event
@@ -105,6 +108,10 @@ GOLDEN: dict[str, Event] = {
             callback=_CALLBACK,
             metadata={"a": "甲"},
             error=_ERROR,
+            language="zh",
+            question="六乘七是多少?",
+            max_new_tokens=2048,
+            tests="assert f() == 1\n",
         ),
         Sample(
             request_id="q-1",
@@ -136,13 +143,28 @@ GOLDEN: dict[str, Event] = {
             chosen_sample=2,
             confidence=0.625,
             votes=_VOTES,
-            reasoning=(Chain(0, Role.FIRST, "direct", "42", "42", 0.75, FinishReason.STOP, "won"),),
+            reasoning=(
+                Chain(
+                    sample_index=0,
+                    role=Role.FIRST,
+                    path="direct",
+                    text="42",
+                    answer="42",
+                    score=0.75,
+                    finish_reason=FinishReason.STOP,
+                    note="won",
+                    outcome=Outcome.WON_TIE,
+                    group=0,
+                    sureness=_SURENESS,
+                ),
+            ),
             usage=Usage(1, 2, 3, 4, 5),
             timings=HopTimings(_AT, _AT + 1, _AT + 2, _AT + 3, _AT + 4),
             clarifying_question="Which one?",
             error=_ERROR,
             callback=_CALLBACK,
             metadata={"k": "v"},
+            why="2 of 3 votes",
         ),
         Delivery(
             delivery_id="d-1",

@@ -72,7 +72,7 @@ def own_pipeline(
     scripted = {"TALLYSTREAM_ENGINE__NAME": "scripted", "TALLYSTREAM_ENGINE__SCRIPT": script}
     with ExitStack() as stack:
         broker = stack.enter_context(LocalBroker(load_settings().home, nodes=nodes))
-        overrides = {"app": "own", "replication": nodes} | overrides
+        overrides = {"app": "own", "replication": nodes, "home": folder / "home"} | overrides
         settings = load_settings(bootstrap=broker.bootstrap, **overrides)
         create_topics(settings)
         receiver = stack.enter_context(Receiver())

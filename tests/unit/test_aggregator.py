@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from test_window_table import Table
+from test_window_table import Log
 from window_events import opened, sample
 
 from agents.aggregator import Aggregator
@@ -49,7 +49,8 @@ class Sink:
 @pytest.fixture
 async def aggregator() -> AsyncIterator[Aggregator]:
     tell: Any = Silent()
-    worker = Aggregator(load_settings(bootstrap="nowhere:1"), CODEC, (SAMPLES, 0), Table(), tell)
+    changelog: Any = Log()
+    worker = Aggregator(load_settings(bootstrap="nowhere:1"), CODEC, (SAMPLES, 0), changelog, tell)
     yield worker
     worker.close()
 

@@ -1,7 +1,7 @@
 """Samples reordered, repeated, late and missing, and crashes between any two steps of the aggregator.
 
-A machine of Hypothesis plays the log of one partition into the real aggregator, with a table and a sink of
-this process. A crash after any step loses what was in memory and brings unacknowledged records again.
+A machine of Hypothesis plays the log of one partition into the real aggregator, with a changelog and a sink
+of this process. A crash after any step loses what was in memory and brings unacknowledged records again.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from test_aggregator import CODEC, Silent, record
-from test_window_table import Table
+from test_window_table import Log
 from window_events import opened, sample
 
 from agents.aggregator import Aggregator
-from pipeline.events import Event, Mode, Opened, Result, Role, Sample
+from pipeline.events import Batch, Event, Mode, Opened, Result, Role, Sample, TaskGroup
 from pipeline.kafka.records import Identity, Output
 from pipeline.settings import load_settings
-from pipeline.topics import RESULTS, SAMPLES
+from pipeline.topics import SAMPLES
+from pipeline.vote_options import vote_options
 
-REQUESTS = {"a": (3, Mode.STANDARD), "b": (5, Mode.DEEP), "c": (1, Mode.FAST)}
-ANSWERS = ("42", "42", "41", None, "42")
+REQUESTS = {"a": (3, Mode.STANDARD), "b": (5, Mode.DEEP), "c": (1, Mode.FAST), "d": (4, Mode.DEEP)}
+ANSWERS = {"d": ("42", "41", "41", "42")}
+USUAL_ANSWERS = ("42", "42", "41", None, "42")
+OPTIONS = vote_options(load_settings(bootstrap="nowhere:1"))
 NEVER = 2**42
 
 
@@ -50,22 +53,21 @@ class Aggregations(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.log: list[Event] = []
         self.acknowledged = 0
-        self.table = Table()
+        self.kept = Log()
         self.written: set[Identity] = set()
         self.results: list[Result] = []
+        self.reviews: list[TaskGroup] = []
         self.aggregator: Any = None
         self.start()
 
     def start(self) -> None:
-        """A new owner of the partition, with the table that its changelog gives it."""
+        """A new owner of the partition, with what the changelog gives it."""
         if self.aggregator is not None:
             self.aggregator.close()
-        changelog, silent = self.table.changelog, Silent()
-        self.table = self.table.recovered()
-        self.table.changelog = changelog
-        tell: Any = silent
+        changelog: Any = self.kept
+        tell: Any = Silent()
         self.aggregator = Aggregator(
-            load_settings(bootstrap="nowhere:1"), CODEC, (SAMPLES, 0), self.table, tell
+            load_settings(bootstrap="nowhere:1"), CODEC, (SAMPLES, 0), changelog, tell, OPTIONS
         )
         self.loop.run_until_complete(self.aggregator.prepare())
 
@@ -74,16 +76,38 @@ class Aggregations(RuleBasedStateMachine):
         expected, mode = REQUESTS[request_id]
         if not any(isinstance(event, Opened) and event.request_id == request_id for event in self.log):
             marker = opened(expected, mode, request_id=request_id)
-            self.log.append(replace(marker, deadline_at=deadline))
+            self.log.append(
+                replace(marker, deadline_at=deadline, question="What is 6 · 7?", max_new_tokens=100)
+            )
 
     @rule(request_id=st.sampled_from(sorted(REQUESTS)), index=st.integers(0, 4), repeats=st.integers(1, 2))
     def sample_comes(self, request_id: str, index: int, repeats: int) -> None:
         expected, mode = REQUESTS[request_id]
         if index < expected:
             role = Role.FIRST if mode is Mode.DEEP and index == 0 else Role.ANSWER
-            self.log += [sample(index, ANSWERS[index], role=role, request_id=request_id)] * repeats
+            answer = ANSWERS.get(request_id, USUAL_ANSWERS)[index]
+            self.log += [sample(index, answer, role=role, request_id=request_id)] * repeats
 
-    @rule(most=st.integers(0, 6), death=st.sampled_from(Death))
+    @rule(deadline=st.sampled_from([NEVER, 1_500]))
+    def all_answers_come_and_disagree(self, deadline: int) -> None:
+        self.marker_comes("d", deadline)
+        for index in range(4):
+            self.sample_comes("d", index, 1)
+
+    @rule(better=st.sampled_from(["A", "B", None]), repeats=st.integers(1, 2), data=st.data())
+    def review_comes(self, better: str | None, repeats: int, data: st.DataObject) -> None:
+        """Of a task that was written; late, repeated or broken as every sample can be."""
+        if self.reviews:
+            self.review(data.draw(st.sampled_from(self.reviews)), better, repeats)
+
+    def review(self, group: TaskGroup, better: str | None, repeats: int = 1) -> None:
+        index = group.tasks[0].sample_index
+        came = {(e.request_id, e.sample_index) for e in self.log if isinstance(e, Sample)}
+        if (group.request_id, index) not in came:
+            said = sample(index, better, role=Role.REVIEW, request_id=group.request_id)
+            self.log += [replace(said, path=group.path)] * repeats
+
+    @rule(most=st.sampled_from([0, 1, 2, 3, 6, 50]), death=st.sampled_from(Death))
     def handle(self, most: int, death: Death) -> None:
         """The next records, handled together; a process that dies acknowledges none of them."""
         batch = self.log[self.acknowledged : self.acknowledged + most]
@@ -92,10 +116,12 @@ class Aggregations(RuleBasedStateMachine):
             if death is Death.BEFORE_WRITING:
                 raise _Died
             for out in outputs:
-                if not out.identities or not self.written.issuperset(out.identities) or out.topic != RESULTS:
-                    event = CODEC.decode(out.value)
-                    self.results += [event] if isinstance(event, Result) else []
-            self.written.update(name for out in outputs for name in out.identities)
+                if out.identities and self.written.issuperset(out.identities):
+                    continue
+                self.written.update(out.identities)
+                event = CODEC.decode(out.value)
+                self.results += [event] if isinstance(event, Result) else []
+                self.reviews += event.groups if isinstance(event, Batch) else []
             if death is Death.AFTER_RESULTS:
                 raise _Died
 
@@ -115,15 +141,24 @@ class Aggregations(RuleBasedStateMachine):
         finals = Counter(r.request_id for r in self.results if r.status.terminal)
         assert max(finals.values(), default=0) <= 1
 
+    @invariant()
+    def no_review_is_asked_for_twice(self) -> None:
+        asked = Counter((group.request_id, group.tasks[0].sample_index) for group in self.reviews)
+        assert max(asked.values(), default=0) <= 1
+        assert all(count == 2 for count in Counter(group.request_id for group in self.reviews).values())
+
     def teardown(self) -> None:
         """What came is handled in the end: every opened request whose samples are all there is finished."""
+        self.handle(len(self.log), Death.NOT)
+        for group in self.reviews:
+            self.review(group, "A")
         self.handle(len(self.log), Death.NOT)
         finished = {r.request_id for r in self.results if r.status.terminal}
         for marker in [event for event in self.log if isinstance(event, Opened)]:
             came = {
                 e.sample_index
                 for e in self.log
-                if isinstance(e, Sample) and e.request_id == marker.request_id
+                if isinstance(e, Sample) and e.request_id == marker.request_id and e.role is not Role.REVIEW
             }
             if len(came) == marker.expected or marker.deadline_at != NEVER:
                 assert marker.request_id in finished

@@ -1,41 +1,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from window_events import opened, sample, window_of
 
+from pipeline.errors import BrokerDownError
 from pipeline.events import Mode, Role, Sample
 from pipeline.kafka.codec import Codec
 from pipeline.topics import shard_of
 from pipeline.window_table import WindowStore, restore
-from pipeline.windows import Window, WindowKey
+from pipeline.windows import Asked, Window, WindowKey
 
 CODEC = Codec()
 
 
-class Table:
-    """A Faust table of this process: its data, and the changelog from which a successor gets it again."""
+class Log:
+    """A changelog of this process."""
 
     def __init__(self) -> None:
-        self.data: dict[bytes, bytes] = {}
         self.changelog: list[tuple[int, bytes, bytes | None]] = []
+        self.answers = True
 
-    async def send_changelog(self, partition: int, key: bytes, value: bytes | None, *_: Any) -> None:
-        self.changelog.append((partition, key, value))
+    async def log(self, partition: int, writes: Sequence[tuple[bytes, bytes | None]]) -> None:
+        self.changelog += [(partition, *write) for write in writes]
+        if not self.answers:
+            raise BrokerDownError("no answer, though it has everything")
 
-    def recovered(self) -> Table:
-        successor = Table()
-        for _, key, value in self.changelog:
-            if value is None:
-                successor.data.pop(key, None)
-            else:
-                successor.data[key] = value
-        return successor
+    def read(self, partition: int) -> dict[bytes, bytes]:
+        last = {key: value for place, key, value in self.changelog if place == partition}
+        return {key: value for key, value in last.items() if value is not None}
 
 
 def keep(store: WindowStore, key: WindowKey, window: Window) -> None:
@@ -45,6 +42,8 @@ def keep(store: WindowStore, key: WindowKey, window: Window) -> None:
         store.sample(key, one.sample_index, CODEC.encode(one))
     if window.first_published:
         store.first_published(key)
+    if window.asked is not None:
+        store.review_asked(key, window.asked)
 
 
 def samples_of(request_id: str, indices: Iterable[int]) -> list[Sample]:
@@ -60,53 +59,67 @@ def samples_of(request_id: str, indices: Iterable[int]) -> list[Sample]:
     shards=st.integers(1, 3),
 )
 def test_what_is_restored_is_the_window(request_ids: set[str], data: st.DataObject, shards: int) -> None:
-    table, windows = Table(), dict[WindowKey, Window]()
+    log, windows = Log(), dict[WindowKey, Window]()
     for request_id in sorted(request_ids):
-        store = WindowStore(table, shard_of(request_id, shards))
+        store = WindowStore(log, shard_of(request_id, shards))
         marker = opened(5, Mode.DEEP, request_id=request_id) if data.draw(st.booleans()) else None
         indices = data.draw(st.sets(st.integers(0, 4), min_size=marker is None))
         window = window_of(marker, samples_of(request_id, indices))
         window.first_published = marker is not None and data.draw(st.booleans())
+        window.asked = Asked(6, 12_345) if marker is not None and data.draw(st.booleans()) else None
         key = (request_id, data.draw(st.integers(0, 3)))
         keep(store, key, window)
         asyncio.run(store.flush())
         if data.draw(st.booleans()):
-            store.closed(key, window, 77)
-            window = Window(closed_at=77)
+            store.closed(key, window)
             asyncio.run(store.flush())
-        windows[key] = window
+        else:
+            windows[key] = window
     for shard in range(shards):
         mine = {key: window for key, window in windows.items() if shard_of(key[0], shards) == shard}
-        assert restore(table.data, shard, shards, CODEC) == mine
-        assert restore(table.recovered().data, shard, shards, CODEC) == mine
-    assert table.recovered().data == table.data
+        assert restore(log.read(shard), CODEC) == mine
     assert all(
-        partition == shard_of(key.split(b"\0")[0].decode(), shards) for partition, key, _ in table.changelog
+        partition == shard_of(key.split(b"\0")[0].decode(), shards) for partition, key, _ in log.changelog
     )
 
 
-@pytest.mark.parametrize("together", [True, False], ids=["one flush", "two flushes"])
-def test_a_forgotten_window_leaves_nothing(together: bool) -> None:
-    table, key = Table(), ("q", 0)
-    store = WindowStore(table, 0)
+@pytest.mark.parametrize("written", ["not", "wholly", "perhaps"])
+def test_a_window_that_closes_leaves_nothing(written: str) -> None:
+    log, key = Log(), ("q", 0)
+    store = WindowStore(log, 0)
     window = window_of(opened(mode=Mode.DEEP), samples_of("q", range(3)))
-    window.first_published = True
+    window.first_published, window.asked = True, Asked(2, 9)
     keep(store, key, window)
-    if not together:
+    if written == "wholly":
         asyncio.run(store.flush())
-    store.closed(key, window, 5)
+    if written == "perhaps":
+        log.answers = False
+        with pytest.raises(BrokerDownError):
+            asyncio.run(store.flush())
+        log.answers = True
+    store.closed(key, window)
     asyncio.run(store.flush())
-    assert list(table.data.values()) == [b"closed 5"]
-    store.forgotten(key, window)
+    assert log.read(0) == {}
+    assert bool(log.changelog) is (written != "not")
+
+
+def test_what_could_not_be_written_is_written_next() -> None:
+    log = Log()
+    store = WindowStore(log, 0)
+    keep(store, ("q", 0), window_of(opened(), samples_of("q", range(2))))
+    log.answers = False
+    with pytest.raises(BrokerDownError):
+        asyncio.run(store.flush())
+    log.answers = True
     asyncio.run(store.flush())
-    assert table.data == {} and table.recovered().data == {}
+    assert len(log.read(0)) == 3
 
 
 def test_a_sample_is_written_once_and_not_with_every_later_one() -> None:
-    table = Table()
-    store = WindowStore(table, 0)
+    log = Log()
+    store = WindowStore(log, 0)
     for one in samples_of("q", range(4)):
         store.sample(("q", 0), one.sample_index, CODEC.encode(one))
         asyncio.run(store.flush())
     asyncio.run(store.flush())
-    assert len(table.changelog) == 4
+    assert len(log.changelog) == 4

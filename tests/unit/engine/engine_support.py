@@ -48,6 +48,14 @@ class Recorder:
     def wait_tokens(self, key: TaskKey, pieces: int = 1) -> None:
         self._wait(lambda: len(self.pieces.get(key, [])) >= pieces)
 
+    def wait_started(self, key: TaskKey, tokens: int) -> None:
+        """Until a sample has shown so many pieces, or has ended: a token need not show any text."""
+
+        def ended() -> bool:
+            return any(completion.key == key for completion in self.completions)
+
+        self._wait(lambda: len(self.pieces.get(key, [])) >= tokens or ended())
+
     def streamed(self, key: TaskKey) -> str:
         return "".join(self.pieces.get(key, []))
 
@@ -58,13 +66,20 @@ class Recorder:
 
 
 def task(
-    name: str | int, prompt: str = "hello", *, deadline: float | None = None, index: int = 0, **params: Any
+    name: str | int,
+    prompt: str = "hello",
+    *,
+    deadline: float | None = None,
+    index: int = 0,
+    top_logprobs: int | None = None,
+    **params: Any,
 ) -> GenerationTask:
     return GenerationTask(
         key=TaskKey(str(name), 0, index),
         messages=(Message("user", prompt),),
         params=SamplingParams(**params),
         deadline=time.time() + 600 if deadline is None else deadline,
+        top_logprobs=top_logprobs,
     )
 
 
@@ -128,6 +143,17 @@ class Altered:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
+
+
+class Forwards:
+    """A hook that notes how many tokens of a row each forward takes: 1 is a step, more are a chunk."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def __call__(self, ids: Tensor, _positions: Tensor, logits: Tensor) -> Tensor:
+        self.seen.append(ids.shape[1])
+        return logits
 
 
 def altered(loaded: LoadedModel, hook: Callable[[Tensor, Tensor, Tensor], Tensor]) -> LoadedModel:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import torch
 
-from pipeline.engine.cache import DecodeView, PrefillView, SlotCache, round_up
+from pipeline.engine.cache import DecodeView, SlotCache, round_up
+from pipeline.engine.prefix import Prefix
 
 
 def filled(cache: SlotCache, row: int, length: int) -> torch.Tensor:
     keys = torch.randn(1, 2, length, 4)
     cache.reserve(row + 1, length)
-    PrefillView(cache, row).update(keys, keys, 0)
+    cache.put(row, read(keys))
     return keys[0]
+
+
+def read(keys: torch.Tensor) -> Prefix:
+    prefix = Prefix(range(keys.shape[2]))
+    prefix.update(keys, keys, 0)
+    return prefix
 
 
 def stored(cache: SlotCache, row: int, length: int) -> torch.Tensor:

@@ -7,9 +7,11 @@ import random
 
 import pytest
 import torch
-from engine_support import altered, run_all, running, task
+from engine_support import Forwards, altered, run_all, running, task
 
 from pipeline.engine.base import GenerationTask, SamplingParams, TaskKey
+from pipeline.engine.cache import SlotCache
+from pipeline.engine.prefix import PrefixStore
 from pipeline.errors import GenerationError, ModelLoadError
 from pipeline.events import FinishReason, Message
 
@@ -65,6 +67,14 @@ BAD_PARAMS = [
     {"top_p": math.nan},
     {"top_k": -1},
     {"top_k": 0.5},
+    {"min_p": -0.1},
+    {"min_p": 1.1},
+    {"min_p": "few"},
+    {"repetition_penalty": 0},
+    {"repetition_penalty": math.inf},
+    {"top_logprobs": -1},
+    {"top_logprobs": 21},
+    {"top_logprobs": True},
     {"max_new_tokens": 0},
     {"max_new_tokens": -5},
     {"max_new_tokens": 2.5},
@@ -183,8 +193,6 @@ def test_a_cache_that_can_not_grow_lets_the_newest_wait(tiny, most_rows, monkeyp
     tasks = [task(i, "p" * (40 + i), seed=i, temperature=0.9, max_new_tokens=60) for i in range(4)]
     with running(tiny, rows=1) as (engine, recorder):
         alone = run_all(engine, recorder, tasks)
-    from pipeline.engine.cache import SlotCache
-
     reserve = SlotCache.reserve
 
     def scarce(cache, rows, length):
@@ -197,9 +205,31 @@ def test_a_cache_that_can_not_grow_lets_the_newest_wait(tiny, most_rows, monkeyp
         assert [one.text for one in run_all(engine, recorder, tasks)] == [one.text for one in alone]
 
 
-def test_a_cache_too_large_for_one_row_fails_that_row_alone(tiny, monkeypatch):
-    from pipeline.engine.cache import SlotCache
+def test_a_cache_that_can_not_grow_takes_memory_from_kept_prompts_before_any_row_leaves(tiny, monkeypatch):
+    cleared: list[bool] = []
+    reserve, clear = SlotCache.reserve, PrefixStore.clear
 
+    def scarce(cache, rows, length):
+        if length > 64 and not cleared:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        reserve(cache, rows, length)
+
+    def giving_way(store, **options):
+        cleared.append(clear(store, **options))
+        return cleared[-1]
+
+    monkeypatch.setattr(SlotCache, "reserve", scarce)
+    monkeypatch.setattr(PrefixStore, "clear", giving_way)
+    forwards = Forwards()
+    tasks = [task(i, "p" * (20 + i), temperature=0, max_new_tokens=40) for i in range(3)]
+    with running(altered(tiny, forwards), rows=3, prefix_bytes=0) as (engine, recorder):
+        forwards.seen.clear()
+        run_all(engine, recorder, tasks)
+    assert cleared == [True]
+    assert len([size for size in forwards.seen if size > 1]) == 3, "a row left and was read again"
+
+
+def test_a_cache_too_large_for_one_row_fails_that_row_alone(tiny, monkeypatch):
     reserve = SlotCache.reserve
 
     def scarce(cache, rows, length):
@@ -246,23 +276,45 @@ def test_an_error_outside_any_row_ends_what_runs_and_the_thread_lives_on(tiny, m
         assert recorder.wait_done(3)[good("later").key].error is None
 
 
-def test_hundreds_of_bad_tasks_harm_no_neighbour(tiny):
+def test_a_thousand_bad_tasks_harm_no_neighbour(tiny):
+    """Errors of every kind, NaN in one row and duplicate ids among 100 good tasks, in random order."""
     chance = random.Random(7)
     healthy_text = None
+    kinds = ["good"] * 100 + ["nan"] * 100 + ["prompt"] * 200 + ["late"] * 200 + ["params"] * 500
+    chance.shuffle(kinds)
     tasks: list[GenerationTask] = []
-    for number in range(300):
-        kind = chance.randrange(6)
-        if kind == 0:
-            tasks.append(good(f"good-{number}"))
-        elif kind == 1:
-            tasks.append(task(f"bad-{number}", chance.choice(["", " ", "z" * 5000])))
-        elif kind == 2:
-            tasks.append(task(f"late-{number}", deadline=0.0))
-        else:
-            tasks.append(task(f"bad-{number}", **chance.choice(BAD_PARAMS)))
-    with running(tiny, rows=8) as (engine, recorder):
-        completions = run_all(engine, recorder, tasks)
-    assert len(recorder.completions) == len(tasks)
+    for number, kind in enumerate(kinds):
+        match kind:
+            case "good":
+                # A stop given as a text and a whole temperature are not errors.
+                tasks.append(
+                    task(
+                        f"good-{number}", "fine", seed=3, temperature=1, max_new_tokens=4, stop="\0", top_k=5
+                    )
+                )
+            case "nan":
+                tasks.append(task(f"bad-{number}", "n" * 40 + chr(97 + number % 26), max_new_tokens=4))
+            case "prompt":
+                tasks.append(task(f"bad-{number}", chance.choice(["", " ", "z" * 5000])))
+            case "late":
+                tasks.append(task(f"late-{number}", deadline=0.0))
+            case _:
+                tasks.append(task(f"bad-{number}", **chance.choice(BAD_PARAMS)))
+
+    def nan_when_long(ids, positions, logits):
+        logits[positions[:, -1] > 50] = math.nan
+        return logits
+
+    with running(altered(tiny, nan_when_long), rows=8) as (engine, recorder):
+        accepted = []
+        for each in tasks:
+            # A second of the same id is refused while the first lives, and is a task of its own afterwards.
+            twins = [each] * (1 + (chance.random() < 0.2))
+            accepted += [twin.key for twin in twins if engine.submit(twin)]
+        recorder.wait_done(len(accepted))
+    completions = recorder.completions
+    assert len(accepted) >= len(tasks)
+    assert sorted(one.key for one in completions) == sorted(accepted)
     for one in completions:
         kind = one.key.request_id.partition("-")[0]
         if kind == "good":

@@ -7,9 +7,15 @@ from collections import Counter
 
 import pytest
 import torch
-from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers import (
+    MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 
-from pipeline.engine.sampler import Warp, draw, sample
+from pipeline.engine.sampler import Ask, Warp, draw, sample
 
 
 def reference(scores: torch.Tensor, warp: Warp) -> torch.Tensor:
@@ -18,10 +24,22 @@ def reference(scores: torch.Tensor, warp: Warp) -> torch.Tensor:
         rows = TopKLogitsWarper(warp.top_k)(None, rows)
     if warp.top_p < 1:
         rows = TopPLogitsWarper(warp.top_p)(None, rows)
+    if warp.min_p:
+        rows = MinPLogitsWarper(warp.min_p)(None, rows)
     return rows[0].softmax(0)
 
 
-WARPS = [Warp(1.0, 1.0, 0), Warp(0.5, 0.9, 0), Warp(2, 0.7, 5), Warp(0.8, 1.0, 3), Warp(1.3, 0.999, 0)]
+WARPS = [
+    Warp(1.0),
+    Warp(0.5, top_p=0.9),
+    Warp(2, top_p=0.7, top_k=5),
+    Warp(0.8, top_k=3),
+    Warp(1.3, top_p=0.999),
+    Warp(1.0, min_p=0.1),
+    Warp(0.9, top_k=6, min_p=0.3),
+    Warp(1.5, top_p=0.8, min_p=0.2),
+    Warp(1.5, top_p=0.95, top_k=8, min_p=0.15),
+]
 
 
 @pytest.mark.parametrize("warp", WARPS, ids=str)
@@ -46,28 +64,63 @@ def test_the_ends_of_the_unit_interval_stay_within_the_tokens_that_have_weight()
 @pytest.mark.parametrize("temperature", [0, 0.0, 1e-320, 1e-9])
 def test_the_coldest_temperatures_are_greedy(temperature):
     logits = torch.tensor([[0.0, 5.0, 4.9999]])
-    (drawn,) = draw(logits, [Warp(temperature, 0.5, 0)], [torch.Generator()])
+    (drawn,) = draw(logits, [Ask(Warp(temperature, top_p=0.5), torch.Generator())])
     assert drawn is not None and drawn.token == 1
     assert drawn.logprob == pytest.approx(float(logits.log_softmax(-1)[0, 1]))
 
 
 def test_a_huge_temperature_is_even():
     scores = torch.randn(4)
-    assert {int(sample(scores, Warp(1e30, 1.0, 0), (i + 0.5) / 4)) for i in range(4)} == {0, 1, 2, 3}
+    assert {int(sample(scores, Warp(1e30), (i + 0.5) / 4)) for i in range(4)} == {0, 1, 2, 3}
 
 
 def test_rows_that_are_not_finite_draw_nothing_and_the_others_do():
     logits = torch.zeros(4, 5)
     logits[0, 2], logits[1, 2], logits[2] = math.nan, math.inf, -math.inf
     logits[3, :4] = -math.inf
-    drawn = draw(logits, [Warp(1.0, 0.9, 0)] * 4, [torch.Generator() for _ in range(4)])
+    drawn = draw(logits, [Ask(Warp(1.0, top_p=0.9), torch.Generator()) for _ in range(4)])
     assert drawn[:3] == [None, None, None]
     assert drawn[3] is not None and drawn[3].token == 4
 
 
 def test_a_row_draws_the_same_beside_any_others():
     logits = torch.randn(6, 50, generator=torch.Generator().manual_seed(2))
-    warps = [WARPS[i % len(WARPS)] for i in range(6)]
-    together = draw(logits, warps, [torch.Generator().manual_seed(i) for i in range(6)])
-    alone = [draw(logits[i : i + 1], [warps[i]], [torch.Generator().manual_seed(i)])[0] for i in range(6)]
+
+    def ask(row: int) -> Ask:
+        return Ask(WARPS[row], torch.Generator().manual_seed(row))
+
+    together = draw(logits, [ask(row) for row in range(6)])
+    alone = [draw(logits[row : row + 1], [ask(row)])[0] for row in range(6)]
     assert [one and one.token for one in together] == [one and one.token for one in alone]
+
+
+@pytest.mark.parametrize("penalty", [1.3, 0.7])
+@pytest.mark.parametrize("temperature", [0, 0.8])
+def test_the_repetition_penalty_is_that_of_transformers(penalty, temperature):
+    logits = torch.randn(1, 40, generator=torch.Generator().manual_seed(3))
+    # Seen are the likeliest tokens and the least likely ones: positive logits and negative.
+    order = logits[0].argsort()
+    seen = {*order[-8:].tolist(), *order[:8].tolist()}
+    wanted = RepetitionPenaltyLogitsProcessor(penalty)(torch.tensor([list(seen)]), logits.clone())
+    for seed in range(20):
+        penalised = Ask(
+            Warp(temperature, repetition_penalty=penalty), torch.Generator().manual_seed(seed), seen
+        )
+        plain = Ask(Warp(temperature), torch.Generator().manual_seed(seed))
+        (drawn,), (expected,) = draw(logits, [penalised]), draw(wanted, [plain])
+        assert drawn is not None and expected is not None and drawn.token == expected.token
+        assert drawn.logprob == pytest.approx(float(logits.log_softmax(-1)[0, drawn.token]), abs=1e-5)
+
+
+def test_the_likeliest_tokens_are_reported_as_the_model_gave_them():
+    logits = torch.randn(2, 30, generator=torch.Generator().manual_seed(4))
+    asks = [
+        Ask(Warp(0.3, top_k=1, repetition_penalty=5.0), torch.Generator(), {1, 2}, top=4),
+        Ask(Warp(0), torch.Generator()),
+    ]
+    first, second = draw(logits, asks)
+    assert first is not None and second is not None
+    values, tokens = logits[0].log_softmax(-1).topk(4)
+    assert [token for token, _ in first.top] == tokens.tolist()
+    assert [value for _, value in first.top] == pytest.approx(values.tolist(), abs=1e-5)
+    assert second.top == ()

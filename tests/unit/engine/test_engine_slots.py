@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 
 import pytest
+import torch
 from engine_support import Recorder, altered, reference, run_all, running, saying, task
 
 from pipeline.engine.base import TaskKey
@@ -84,6 +85,30 @@ def test_same_seed_same_text_whenever_it_joins(tiny, join_after):
         assert recorder.wait_done(2)[probe.key].text == alone.text
 
 
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_same_seed_same_tokens_at_every_batch_size_and_moment(tiny, deterministic):
+    """1 to 16 rows at once; the probe joins when the others have drawn none to three tokens."""
+
+    def name(size: int, other: int = 0) -> TaskKey:
+        return TaskKey(f"{size}/{other}", 0, 0)
+
+    with running(tiny, rows=16, deterministic=deterministic, prefill_chunk=16) as (engine, recorder):
+        for size in range(1, 17):
+            for other in range(1, size):
+                prompt = f"{other} " * (other % 5 + 1)
+                engine.submit(task(f"{size}/{other}", prompt, temperature=0, max_new_tokens=5 + other % 3))
+            if size > 1 and size % 4:
+                recorder.wait_started(name(size, 1), tokens=size % 4)
+            engine.submit(
+                task(f"{size}/0", "probe me", seed=11, temperature=0.9, max_new_tokens=10, top_logprobs=0)
+            )
+        found = recorder.wait_done(sum(range(1, 17)))
+    probes = [found[name(size)].positions for size in range(1, 17)]
+    assert len({tuple(position.drawn.token for position in positions) for positions in probes}) == 1
+    if deterministic:
+        assert len(set(probes)) == 1
+
+
 def test_constant_rows_give_equal_bits(tiny):
     def outcome(company: int) -> float | None:
         with running(tiny, rows=6, deterministic=True) as (engine, recorder):
@@ -137,6 +162,42 @@ def test_mean_logprob_is_taken_before_warping(tiny):
     assert greedy.text == only_one.text
     assert only_one.mean_logprob == pytest.approx(greedy.mean_logprob, abs=1e-5)
     assert only_one.mean_logprob < -0.01
+
+
+def test_log_probabilities_by_token_come_on_request(tiny):
+    def drawn(**options):
+        return task("t", temperature=0, max_new_tokens=6, **options)
+
+    with running(tiny) as (engine, recorder):
+        none, three = run_all(engine, recorder, [drawn(index=0), drawn(index=1, top_logprobs=3)])
+    assert none.positions == ()
+    assert len(three.positions) == three.completion_tokens
+    for position in three.positions:
+        values = [logprob for _, logprob in position.top]
+        assert position.top[0] == position.drawn
+        assert len(values) == 3 and values == sorted(values, reverse=True)
+    total = sum(position.drawn.logprob for position in three.positions)
+    assert total / three.completion_tokens == pytest.approx(three.mean_logprob)
+
+
+def test_the_repetition_penalty_counts_the_prompt_and_what_is_drawn(tiny):
+    """As ``generate`` does, which a greedy model would otherwise not leave its favourite for."""
+    text = tiny.tokenizer.apply_chat_template(
+        [{"role": "user", "content": "again"}], tokenize=False, add_generation_prompt=True
+    )
+    ids = torch.tensor([tiny.tokenizer(text, add_special_tokens=False)["input_ids"]])
+    wanted = tiny.model.generate(
+        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=20, repetition_penalty=1.8
+    )[0, ids.shape[1] :].tolist()
+    with running(tiny) as (engine, recorder):
+        options = {"temperature": 0, "max_new_tokens": 20, "top_logprobs": 0}
+        penalised, plain = run_all(
+            engine,
+            recorder,
+            [task(1, "again", repetition_penalty=1.8, **options), task(2, "again", **options)],
+        )
+    assert [position.drawn.token for position in penalised.positions] == wanted
+    assert penalised.positions != plain.positions
 
 
 def test_each_row_has_its_own_end_and_count(tiny, expected):

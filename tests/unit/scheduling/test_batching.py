@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 import itertools
-import math
 
-from hypothesis import example, given, settings
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.events import Kind, Mode, SampleTask, TaskGroup
-from pipeline.scheduling.batching import BatchPolicy, pack
+from pipeline.scheduling.batching import Arrivals, BatchPolicy, pack
 
-POLICY = BatchPolicy(max_batch=8, max_wait=100)
+POLICY = BatchPolicy(max_batch=8, max_wait=0.1, burst_wait=0.01)
 times = st.integers(0, 10_000)
 
 
@@ -66,29 +66,41 @@ def test_packing_keeps_order_and_limits_and_loses_nothing(
         assert not fits([*batch, following[0]]), "closed too early"
 
 
-@settings(deadline=None)
-@given(waiting=st.integers(1, 20), first=times, since=st.integers(-10_000, 10_000))
-def test_a_batch_never_waits_longer_than_it_may(waiting: int, first: int, since: int) -> None:
-    closes = POLICY.closes_at(waiting=waiting, first_at=first, last_closed_at=first - since)
-    assert closes <= first + POLICY.max_wait
+def arriving(rate: float, seconds: float, since: Arrivals | None = None, at: float = 0.0) -> Arrivals:
+    """What is known after so many seconds of requests at one rate."""
+    arrivals = since or Arrivals()
+    for number in range(round(rate * seconds)):
+        arrivals.note(1, at + number / rate)
+    return arrivals
 
 
-@settings(deadline=None)
-@given(waiting=st.integers(1, 7), first=times, since=st.integers(100, 10_000))
-@example(waiting=1, first=0, since=100)
-def test_a_request_that_meets_an_idle_lane_waits_for_nothing(waiting: int, first: int, since: int) -> None:
-    assert POLICY.closes_at(waiting=waiting, first_at=first, last_closed_at=first - since) == first
-    assert POLICY.closes_at(waiting=1, first_at=first, last_closed_at=-math.inf) == first
+@given(rate=st.integers(1, 2_000), seconds=st.integers(5, 8))
+def test_the_rate_is_that_of_the_last_seconds(rate: int, seconds: int) -> None:
+    before = arriving(3, 300)
+    assert arriving(rate, seconds, before, at=300).rate == pytest.approx(rate, rel=0.1, abs=1.0)
 
 
-@settings(deadline=None)
-@given(waiting=st.integers(8, 20), first=times, last=times)
-def test_a_full_batch_closes_at_once(waiting: int, first: int, last: int) -> None:
-    assert POLICY.closes_at(waiting=waiting, first_at=first, last_closed_at=last) == first
+@given(waiting=st.integers(1, 20), first=times, rate=st.integers(1, 2_000))
+def test_a_batch_never_waits_longer_than_it_may(waiting: int, first: int, rate: int) -> None:
+    closes = POLICY.closes_at(waiting=waiting, first_at=first, arrivals=arriving(rate, 2))
+    assert first <= closes <= first + POLICY.max_wait
 
 
-@settings(deadline=None)
-@given(first=times, since=st.integers(0, 99))
-def test_what_follows_on_its_heels_is_gathered(first: int, since: int) -> None:
-    closes = POLICY.closes_at(waiting=7, first_at=first, last_closed_at=first - since)
-    assert closes == first - since + 100 > first
+@given(waiting=st.integers(1, 7), rate=st.integers(1, 70))
+def test_nobody_waits_for_a_batch_that_would_not_fill(waiting: int, rate: int) -> None:
+    assert POLICY.closes_at(waiting=waiting, first_at=5, arrivals=Arrivals()) == 5
+    assert POLICY.closes_at(waiting=waiting, first_at=5, arrivals=arriving(rate, 2)) == 5
+
+
+@given(waiting=st.integers(8, 20), first=times)
+def test_a_full_batch_closes_at_once(waiting: int, first: int) -> None:
+    assert POLICY.closes_at(waiting=waiting, first_at=first, arrivals=arriving(500, 2)) == first
+
+
+def test_a_batch_that_fills_is_waited_for_and_less_long_in_a_burst() -> None:
+    steady = arriving(100, 120)
+    assert not steady.burst
+    assert POLICY.closes_at(waiting=7, first_at=5, arrivals=steady) == 5 + POLICY.max_wait
+    burst = arriving(200, 0.6, arriving(1, 120), at=120)
+    assert burst.burst
+    assert POLICY.closes_at(waiting=7, first_at=5, arrivals=burst) == 5 + POLICY.burst_wait

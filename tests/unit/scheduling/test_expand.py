@@ -22,7 +22,7 @@ from pipeline.events import (
     TaskGroup,
 )
 from pipeline.kafka.codec import Codec
-from pipeline.scheduling.expand import Expansion, expand
+from pipeline.scheduling.expand import LONGEST_QUESTION, Expansion, expand
 from pipeline.scheduling.validate import check_content, check_identity
 from pipeline.settings import LimitSettings
 
@@ -128,6 +128,36 @@ def test_the_marker_carries_the_request() -> None:
     assert (opened.expected, opened.error) == (3, None)
 
 
+@pytest.mark.parametrize(
+    ("change", "question"),
+    [
+        ({"mode": Mode.DEEP}, "six times seven?"),
+        ({"mode": Mode.OPEN, "kind": Kind.OPEN}, "six times seven?"),
+        ({"mode": Mode.STANDARD}, ""),
+        ({"mode": Mode.DEEP, "kind": Kind.CODE}, ""),
+        ({"mode": Mode.DEEP, "kind": Kind.VISION, "images": (b"i",)}, ""),
+        ({"mode": Mode.DEEP, "prompt": "x" * (LONGEST_QUESTION + 1)}, ""),
+        (
+            {"mode": Mode.DEEP, "prompt": "", "messages": (Message("user", "a"), Message("user", "b"))},
+            "user: a\nuser: b",
+        ),
+    ],
+)
+def test_the_marker_carries_the_question_where_reviews_may_follow(
+    change: dict[str, Any], question: str
+) -> None:
+    assert expanded(replace(REQUEST, **change)).opened.question == question
+
+
+def test_the_marker_carries_what_fusion_asks_for() -> None:
+    code = replace(REQUEST, kind=Kind.CODE, tests="assert f() == 1", prompt="写一个函数")
+    opened = expanded(code).opened
+    assert (opened.tests, opened.language, opened.max_new_tokens) == ("assert f() == 1", "zh", 1024)
+    assert expanded(replace(code, kind=Kind.ANSWER)).opened.tests is None
+    short = replace(REQUEST, sampling=SamplingOverrides(max_new_tokens=9))
+    assert (expanded(short).opened.max_new_tokens, expanded(short).opened.language) == (9, "en")
+
+
 REFUSED: dict[str, tuple[InferenceRequest, str]] = {
     "empty prompt": (replace(REQUEST, prompt=" \n"), "prompt"),
     "empty turns": (replace(REQUEST, prompt="", messages=(Message("user", " "),)), "prompt"),
@@ -144,6 +174,7 @@ REFUSED: dict[str, tuple[InferenceRequest, str]] = {
     "deadline": (replace(REQUEST, deadline_ms=0), "deadline_ms"),
     "past": (replace(REQUEST, deadline_ms=-1), "deadline_ms"),
     "blind": (replace(REQUEST, kind=Kind.VISION), "images"),
+    "tests": (replace(REQUEST, kind=Kind.CODE, tests='{"inputs": [1]}'), "tests"),
 }
 
 

@@ -1,0 +1,193 @@
+"""The Kafka half of delivery: results to pending deliveries, and the outcome of each attempt.
+
+A result's offset and its ``pending`` delivery are one transaction, each attempt's outcome is one more; so after
+a crash every pending delivery is found in ``deliveries``, and what was sent but not recorded is sent again with
+the same id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from queue import SimpleQueue
+
+from confluent_kafka import Message
+
+from pipeline.delivery.dispatcher import Dispatcher
+from pipeline.delivery.payload import new_delivery
+from pipeline.errors import DecodeError, PoisonRecordError, RecordTooLargeError
+from pipeline.events import Delivery, DeliveryState, Result
+from pipeline.kafka.clients import value_of
+from pipeline.kafka.codec import Codec
+from pipeline.kafka.dead_letters import Source, dead_letter, decode_record
+from pipeline.kafka.quarantine import Part, Quarantine
+from pipeline.kafka.read_back import read_back
+from pipeline.kafka.records import Finished, Output, Place, size_of
+from pipeline.kafka.transactions import TransactionalConsumer, place_of
+from pipeline.ledger import Ledger
+from pipeline.settings import Settings
+from pipeline.telemetry import now_ms
+from pipeline.topics import DELIVERIES, RESULTS, largest_record, shard_of
+
+_POLL = 0.02
+_PROGRESS_EVERY = 0.25
+"""Seconds in which results that want no callback share one transaction: it holds nothing but their offsets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A delivery after an attempt, and whom to tell when it is durable."""
+
+    delivery: Delivery
+    durable: asyncio.Future[None]
+
+
+class DeliveryLog:
+    """The Kafka half: reads results, writes deliveries. Runs on a thread of its own."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        codec: Codec,
+        loop: asyncio.AbstractEventLoop,
+        quarantine: Quarantine,
+        ledger: Ledger,
+    ) -> None:
+        self._settings, self._codec, self._loop, self._quarantine = settings, codec, loop, quarantine
+        self._ledger = ledger
+        self._dispatcher: Dispatcher | None = None
+        self._attempted: SimpleQueue[Recorded] = SimpleQueue()
+        self._recording: list[Recorded] = []
+        self._outputs: list[Output] = []
+        self._finished: list[Finished] = []
+        self._new: list[Delivery] = []
+        self._consumer = TransactionalConsumer(
+            settings, role="webhook", topics=[RESULTS], listener=self, look=codec.look
+        )
+
+    async def record(self, delivery: Delivery) -> None:
+        """Return when the outcome of an attempt is durable; called on the event loop."""
+        durable: asyncio.Future[None] = self._loop.create_future()
+        self._attempted.put(Recorded(delivery, durable))
+        await durable
+
+    def run(self, dispatcher: Dispatcher, stop: threading.Event) -> None:
+        """Serve until ``stop`` is set."""
+        self._dispatcher = dispatcher
+        progress_at = time.monotonic()
+        try:
+            while not stop.is_set():
+                self._take_all(self._consumer.poll(_POLL))
+                if self._has_records() or time.monotonic() > progress_at:
+                    self._publish()
+                    progress_at = time.monotonic() + _PROGRESS_EVERY
+                self._ledger.own(self._consumer.holding)
+        finally:
+            self._publish()
+            self._consumer.close()
+
+    def assigned(self, places: Sequence[Place]) -> None:
+        """Take up what earlier owners left pending."""
+        pending: dict[str, Delivery] = {}
+        for message in read_back(self._settings, [(DELIVERIES, shard) for _, shard in places]):
+            try:
+                event = self._codec.decode(value_of(message))
+            except DecodeError:
+                continue  # somebody else's record
+            if isinstance(event, Delivery) and event.state is DeliveryState.PENDING:
+                pending[event.delivery_id] = event
+            elif isinstance(event, Delivery):
+                pending.pop(event.delivery_id, None)
+        for delivery in pending.values():
+            self._submit(delivery)
+
+    def revoking(self) -> None:
+        self._publish()
+
+    def rewound(self, places: Sequence[Place]) -> None:
+        """Results of these partitions come again; what was attempted is recorded then."""
+        self._ledger.waited()
+        self._outputs, self._finished, self._new = [], [], []
+
+    def dropped(self, places: Sequence[Place]) -> None:
+        """Deliveries of partitions that are gone are forgotten."""
+        self.rewound(places)
+        shards, gone = self._settings.shards, {shard for _, shard in places}
+
+        def is_gone(delivery: Delivery) -> bool:
+            return shard_of(delivery.request_id, shards) in gone
+
+        if self._dispatcher is not None:
+            self._loop.call_soon_threadsafe(self._dispatcher.forget_all, is_gone)
+
+    def _take_all(self, messages: Sequence[Message]) -> None:
+        waiting = iter(messages)
+        for part in self._quarantine.parts([Source.of(message) for message in messages]):
+            with part.in_hand():
+                for message in islice(waiting, len(part.records)):
+                    self._take(message, part)
+            if not part.poison:
+                part.end()
+
+    def _take(self, message: Message, part: Part) -> None:
+        if message.value() is None:
+            self._consumer.track(message, 0)
+            return
+        self._consumer.track(message, 1)
+        source = Source.of(message)
+        try:
+            if part.poison:
+                raise part.error()
+            event = decode_record(self._codec, source)
+            delivery = new_delivery(event, now_ms()) if isinstance(event, Result) else None
+            if delivery is not None:
+                self._check_size(delivery)
+                self._new.append(delivery)
+        except (DecodeError, PoisonRecordError) as error:
+            shards, attempts = self._settings.shards, max(part.deaths, 1)
+            letter = dead_letter(source, error, stage="webhook", shards=shards, attempts=attempts)
+            self._outputs.append(letter)
+        self._finished.append(Finished(place_of(message), message.offset() or 0, 0))
+
+    def _has_records(self) -> bool:
+        """Whether there is more to write than that results without a callback were read."""
+        return bool(self._outputs or self._new or self._recording or not self._attempted.empty())
+
+    def _publish(self) -> None:
+        while not self._attempted.empty():
+            self._recording.append(self._attempted.get())
+        owned = [item for item in self._recording if self._owns(item.delivery)]
+        outputs = [*self._outputs, *map(self._output, [*self._new, *(item.delivery for item in owned)])]
+        if not self._consumer.publish(outputs, self._finished):
+            return
+        for delivery in self._new:
+            self._submit(delivery)
+        for item in self._recording:
+            self._loop.call_soon_threadsafe(_resolve, item.durable)
+        self._outputs, self._finished, self._new, self._recording = [], [], [], []
+
+    def _owns(self, delivery: Delivery) -> bool:
+        return self._consumer.owns((RESULTS, shard_of(delivery.request_id, self._settings.shards)))
+
+    def _output(self, delivery: Delivery) -> Output:
+        shard = shard_of(delivery.request_id, self._settings.shards)
+        return Output(DELIVERIES, shard, delivery.delivery_id.encode(), self._codec.encode(delivery))
+
+    def _check_size(self, delivery: Delivery) -> None:
+        """Only a result that the aggregator did not write can lead to more than a record takes."""
+        out = self._output(delivery)
+        if size_of(out.key, out.value) > largest_record(DELIVERIES):
+            raise RecordTooLargeError("the callback's body and URL would not fit a record")
+
+    def _submit(self, delivery: Delivery) -> None:
+        assert self._dispatcher is not None
+        self._loop.call_soon_threadsafe(self._dispatcher.submit, delivery)
+
+
+def _resolve(durable: asyncio.Future[None]) -> None:
+    if not durable.done():
+        durable.set_result(None)

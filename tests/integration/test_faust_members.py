@@ -1,0 +1,49 @@
+"""How a Faust agent's consumer keeps its place in its group."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance
+from aiokafka.errors import KafkaError
+
+from pipeline.admin import create_topics
+from pipeline.kafka import faust_app
+from pipeline.settings import Settings
+from pipeline.topics import CONTROL
+
+pytestmark = pytest.mark.integration
+
+
+async def test_a_member_joins_again_after_an_error_that_nobody_asks_for(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the broker has just come back and its coordinator is still loading the group."""
+    create_topics(settings.model_copy(update={"shards": 2}))  # as every test of this Kafka has them
+    answers: list[str] = []
+    sync: Any = CoordinatorGroupRebalance._send_sync_group_request
+
+    async def first_fails(self: Any, request: Any) -> Any:
+        answers.append("loading" if not answers else "assignment")
+        if answers == ["loading"]:
+            self._coordinator.request_rejoin()
+            raise KafkaError("GroupLoadInProgressError")
+        return await sync(self, request)
+
+    monkeypatch.setattr(CoordinatorGroupRebalance, "_send_sync_group_request", first_fails)
+    consumer: Any = AIOKafkaConsumer(
+        CONTROL, bootstrap_servers=settings.bootstrap, group_id=f"{settings.app}-faust"
+    )
+    start = asyncio.create_task(consumer.start())
+    try:
+        async with asyncio.timeout(60):
+            while not consumer.assignment():  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.05)
+    finally:
+        start.cancel()
+        await consumer.stop()
+    assert isinstance(consumer._coordinator, faust_app.PatientCoordinator)
+    assert answers == ["loading", "assignment"]
