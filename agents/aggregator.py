@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 from faust.types import EventT
 
+from pipeline import process_memory
 from pipeline.code_checks import ProgramChecker
 from pipeline.errors import TallystreamError
 from pipeline.events import (
@@ -113,7 +114,7 @@ class Aggregator(PartitionWorker):
             first = await asyncio.wait_for(self.queue.get(), self.settings.window.sweep_ms / 1000)
         except TimeoutError:
             return []
-        await asyncio.sleep(_ON_ITS_HEELS)
+        await asyncio.sleep(_ON_ITS_HEELS + self.company())
         return [first, *self.queued(_MOST_RECORDS - 1)]
 
     async def handle(self, records: Sequence[Source], emit: Emit) -> None:
@@ -239,6 +240,7 @@ def main() -> None:
     configure_logging(settings, f"aggregator-{settings.slot}")
     options = vote_options(settings)
     app = make_app(settings, "aggregator")
+    process_memory.settle()
     changelog = Changelog(settings, windows_changelog(settings.app))
     with Quarantine.of(settings, "aggregator") as quarantine, watched(settings, "aggregator") as ledger:
         codec = make_codec(

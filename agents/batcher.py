@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 from faust.types import EventT
 
+from pipeline import process_memory
 from pipeline.errors import DecodeError, PayloadTooLargeError, TallystreamError, WrongPartitionError
 from pipeline.events import Batch, Event, InferenceRequest, Opened, TaskGroup
 from pipeline.kafka.codec import Codec
@@ -44,6 +45,7 @@ from pipeline.topics import (
 log = structlog.get_logger("agents.batcher")
 
 _MOST_RECORDS = 256
+_NOTICED = 0.002
 
 
 class Batcher(PartitionWorker):
@@ -71,6 +73,8 @@ class Batcher(PartitionWorker):
     async def gather(self) -> list[EventT[Any]]:
         events = [await self.queue.get()]
         first_at = time.monotonic()
+        if (pause := self.company()) > _NOTICED:
+            await asyncio.sleep(pause)
         noted = 0
         while len(events) < _MOST_RECORDS:
             events += self.queued(_MOST_RECORDS - len(events))
@@ -178,6 +182,7 @@ def main() -> None:
     settings = load_settings()
     configure_logging(settings, f"batcher-{settings.slot}")
     app = make_app(settings, "batcher")
+    process_memory.settle()
     with Quarantine.of(settings, "batcher") as quarantine, watched(settings, "batcher") as ledger:
         codec = make_codec(settings, writes=(Batch, Opened), asking=ledger.waiting(quarantine.let_go))
         PartitionWorkers(app, REQUESTS, quarantine, ledger, lambda place: Batcher(settings, codec, place))

@@ -14,6 +14,7 @@ import time
 
 import structlog
 
+from pipeline import process_memory
 from pipeline.delivery.client import WebhookClient
 from pipeline.delivery.delivery_log import DeliveryLog
 from pipeline.delivery.dispatcher import Dispatcher
@@ -61,6 +62,7 @@ def main() -> None:
     """Run the webhook agent until it is told to stop."""
     settings = load_settings()
     configure_logging(settings, f"webhook-{settings.slot}")
+    process_memory.settle()
     with Quarantine.of(settings, "webhook") as quarantine, watched(settings, "webhook") as ledger:
         codec = make_codec(settings, writes=(Delivery,), asking=ledger.waiting(quarantine.let_go))
         asyncio.run(serve(settings, codec, quarantine, ledger))

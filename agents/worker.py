@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Sequence
 from queue import SimpleQueue
 
 import structlog
 from confluent_kafka import Message
 
+from pipeline import process_memory
 from pipeline.control import ControlReader
 from pipeline.engine.base import Completion, Engine, TaskKey
 from pipeline.engine.factory import create_engine
@@ -25,6 +27,7 @@ from pipeline.kafka.crash_journal import CrashJournal
 from pipeline.kafka.dead_letters import Source, dead_letter, decode_record
 from pipeline.kafka.progress import ProgressWriter, TokenStream
 from pipeline.kafka.records import Finished, Output, Place
+from pipeline.kafka.transactional_producer import worth_waiting
 from pipeline.kafka.transactions import TransactionalConsumer, place_of
 from pipeline.kafka.watchdog import watched
 from pipeline.ledger import Ledger
@@ -54,6 +57,7 @@ class Worker:
         self._desk = TaskDesk(settings.worker.quotas)
         self._ended: SimpleQueue[Completion] = SimpleQueue()
         self._parked: list[tuple[Output, Finished]] = []
+        self._publish_at = 0.0
         self._tokens = TokenStream(ProgressWriter(settings, codec))
         self._control = ControlReader(settings, codec)
         self._consumer = TransactionalConsumer(
@@ -69,7 +73,8 @@ class Worker:
                 for request in self._control.drain():
                     self._cancel(self._desk.decide(request))
                 self._begin()
-                self._publish()
+                if time.monotonic() >= self._publish_at:
+                    self._publish()
                 self._consumer.hold(self._full())
                 self._ledger.own(self._consumer.holding)
                 self._tokens.flush(now_ms())
@@ -86,6 +91,7 @@ class Worker:
     def done(self, completion: Completion) -> None:
         """On the engine's thread."""
         self._ledger.worked()
+        self._tokens.finished(completion.key)
         self._ended.put(completion)
 
     def assigned(self, places: Sequence[Place]) -> None:
@@ -151,6 +157,7 @@ class Worker:
         outputs += [self._output(assigned, completion) for assigned, completion in samples]
         if self._consumer.publish(outputs, [*finished, *(end for _, end in self._parked)]):
             self._parked.clear()
+            self._publish_at = time.monotonic() + worth_waiting(len(outputs))
             ran = self._desk.published(finished)
             for assigned in ran:
                 self._tokens.end(assigned.key)
@@ -202,6 +209,7 @@ def main() -> None:
         worker = Worker(settings, codec, engine, journal, ledger)
         try:
             engine.start(worker)
+            process_memory.settle()
             log.info("ready", engine=settings.engine.name)
             worker.run(stop)
         finally:

@@ -89,7 +89,10 @@ class Window:
         """The review round that is to be asked for now: once, when all answers are in and do not agree."""
         if self.opened is None or self.asked is not None or not self._complete(self.opened):
             return None
-        return plan_round(self.opened, self._vote(self.opened), self._policy(self.opened), now)
+        policy = self._policy(self.opened)
+        return (
+            None if policy.review is None else plan_round(self.opened, self._vote(self.opened), policy, now)
+        )
 
     @property
     def complete(self) -> bool:

@@ -1,8 +1,8 @@
 """The vote once more, for texts that say "The answer is N": written from the documented rule, not from the code.
 
 A failed sample does not vote; one without an answer abstains; a review judges. Equal numbers form a group. Its worth is
-that of its samples: all say the same words, so the surest one counts 1 and each other 1 less the probability of its
-tokens. Its score is its share of the votes in mode ``fast``, else 0.7 of its share of the worth and 0.3 of the mean
+that of its samples: all say the same words, so the likeliest one counts 1 and each other 1 less the probability of its
+text. Its score is its share of the votes in mode ``fast``, else 0.7 of its share of the worth and 0.3 of the mean
 confidence. Level scores: more votes, then higher mean confidence, then the lowest sample index. Where reviews compared
 two groups in both orders, three quarters of the score and a quarter of the share of comparisons won take its place;
 one half stands for a group that was not compared. A leader with less than 0.4 of the votes is asked back about, unless
@@ -51,7 +51,7 @@ class Recount:
 
 def recount(samples: Sequence[Sample], mode: Mode) -> Recount:
     """Vote; every sample index may stand there once."""
-    answers: dict[int, tuple[str, float]] = {}
+    answers: dict[int, tuple[str, float, float]] = {}
     abstained = 0
     for sample in samples:
         if sample.role is Role.REVIEW:
@@ -63,11 +63,12 @@ def recount(samples: Sequence[Sample], mode: Mode) -> Recount:
             abstained += 1
             continue
         sureness = 0.5 if sample.mean_logprob is None else math.exp(min(0.0, sample.mean_logprob))
-        answers[sample.sample_index] = (said[1], sureness)
+        text = sureness ** max(1, sample.completion_tokens)
+        answers[sample.sample_index] = (said[1], sureness, text)
     if not answers:
         return Recount((), None, None)
     groups = _groups(answers, mode)
-    won = _comparisons(samples, {index: said for index, (said, _) in answers.items()})
+    won = _comparisons(samples, {index: said for index, (said, *_) in answers.items()})
     if won:
         groups = [_reviewed(group, won.get(group.answer)) for group in groups]
     groups.sort(
@@ -106,12 +107,13 @@ def disagreement(result: Result, samples: Sequence[Sample]) -> str:
     return ""
 
 
-def _groups(answers: Mapping[int, tuple[str, float]], mode: Mode) -> list[Group]:
+def _groups(answers: Mapping[int, tuple[str, float, float]], mode: Mode) -> list[Group]:
     members: dict[str, list[int]] = defaultdict(list)
-    for index, (said, _) in sorted(answers.items()):
+    for index, (said, *_) in sorted(answers.items()):
         members[said].append(index)
     sure = {said: [answers[index][1] for index in indices] for said, indices in members.items()}
-    worth = {said: max(found) + math.fsum(1 - p for p in found) for said, found in sure.items()}
+    again = {said: [answers[index][2] for index in indices] for said, indices in members.items()}
+    worth = {said: max(found) + math.fsum(1 - p for p in found) for said, found in again.items()}
     total = math.fsum(worth.values())
     groups: list[Group] = []
     for said, indices in members.items():

@@ -61,9 +61,13 @@ def parse_options(script: str) -> ScriptOptions:
         raise ConfigError(f"TALLYSTREAM_ENGINE__SCRIPT is wrong: {reasons}", field="engine.script") from error
 
 
+_quoted = json.encoder.encode_basestring_ascii
+
+
 def fraction(seed: int, name: str, key: TaskKey) -> float:
     """A number in [0, 1) that hangs on nothing but its arguments."""
-    text = json.dumps([seed, name, *key])
+    request_id, run, sample_index = key
+    text = f"[{seed}, {_quoted(name)}, {_quoted(request_id)}, {run}, {sample_index}]"
     return zlib.crc32(text.encode()) / 2**32
 
 

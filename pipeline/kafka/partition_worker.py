@@ -33,6 +33,7 @@ from pipeline.kafka.fenced_sink import FencedSink
 from pipeline.kafka.passed_over import passed_over
 from pipeline.kafka.quarantine import Part, Quarantine
 from pipeline.kafka.records import Output, Place
+from pipeline.kafka.transactional_producer import worth_waiting
 from pipeline.ledger import Ledger
 from pipeline.settings import Settings
 from pipeline.telemetry import now_ms
@@ -56,6 +57,7 @@ class PartitionWorker(ABC):
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"sink-{place[0]}-{place[1]}")
         self._sink: FencedSink | None = None
         self._since_ms = 0
+        self._last_gathered = 0
 
     @abstractmethod
     def open_sink(self, since_ms: int) -> FencedSink:
@@ -85,6 +87,7 @@ class PartitionWorker(ABC):
                     prepared = True
                 if not self._pending:
                     self._pending = await self.gather()
+                    self._last_gathered = len(self._pending)
                 async for part in self._handled([source_of(event) for event in self._pending], quarantine):
                     self._acknowledge(part)
             except (FencedError, DependencyDownError) as error:
@@ -130,6 +133,14 @@ class PartitionWorker(ABC):
             event.ack()
         del self._pending[: len(part.records)]
         part.end()
+
+    def company(self) -> float:
+        """Seconds that are worth waiting for more records: the more of them came together last time, the longer.
+
+        Under load a transaction costs more than the records in it, so fewer and larger ones carry more; a lone
+        record waits for nothing.
+        """
+        return worth_waiting(self._last_gathered)
 
     def queued(self, most: int) -> Iterator[EventT[Any]]:
         """What waits in the queue now, at most so many."""

@@ -67,9 +67,15 @@ class TokenStream:
         with self._lock:
             due = [key for key in self._text if now - self._written_at.get(key, 0) >= _COALESCE_MS]
             texts = {key: self._text.pop(key) for key in due}
+            self._written_at.update(dict.fromkeys(due, now))
         for key, text in texts.items():
-            self._written_at[key] = now
             self._writer.tokens(*key, text, now)
+
+    def finished(self, key: TaskKey) -> None:
+        """Called on the engine's thread. Of a sample that was so quick that nothing is written, nothing has to be."""
+        with self._lock:
+            if key not in self._written_at:
+                self._text.pop(key, None)
 
     def end(self, key: TaskKey) -> None:
         """Forget a sample that is published: its record holds the whole text."""

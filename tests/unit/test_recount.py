@@ -75,7 +75,7 @@ def test_both_say_the_same(
 
 def test_a_review_that_overturns_the_vote_is_told_from_one_that_does_not() -> None:
     texts: list[str | None] = ["7", "7", "8", "8", "9"]
-    sure: list[float | None] = [-0.1, -0.1, -0.2, -0.2, -0.3]
+    sure: list[float | None] = [-0.2, -0.21, -0.2, -0.2, -0.3]
     result, came = outcome(texts, sure, [(0, 2, "B"), (2, 0, "A")], Mode.DEEP)
     assert (result.answer, result.status) == ("8", Status.DONE)
     plain, _ = outcome(texts, sure, [], Mode.DEEP)
@@ -94,7 +94,7 @@ def test_an_answer_where_there_is_none_is_found() -> None:
 @pytest.mark.parametrize("error", [None, ErrorInfo("broken", "it broke")])
 def test_a_review_in_one_order_alone_says_nothing(error: ErrorInfo | None) -> None:
     texts: list[str | None] = ["7", "7", "8", "8", "9"]
-    voting = drawn(texts, [-0.1, -0.1, -0.2, -0.2, -0.3, None])
+    voting = drawn(texts, [-0.2, -0.21, -0.2, -0.2, -0.3, None])
     first, second = reviews([(0, 2, "B"), (2, 0, "A")], 5)
     for came in ([*voting, first], [*voting, first, replace(second, error=error or ErrorInfo("x", "y"))]):
         window = window_of(opened(5, Mode.DEEP), came)

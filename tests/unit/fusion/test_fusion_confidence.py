@@ -94,12 +94,12 @@ def test_the_combination_is_bounded_and_monotone(rest: list[float], a: float, b:
 
 
 def test_five_bare_copies_are_trusted_less_than_five_derivations() -> None:
-    collapsed = vote(drawn(["The answer is 8"] * 5, 0.99), ESTIMATED)
-    derived = vote(drawn(DERIVATIONS, 0.99), ESTIMATED)
+    collapsed = vote(drawn(["The answer is 8"] * 5, 0.999), ESTIMATED)
+    derived = vote(drawn(DERIVATIONS, 0.999), ESTIMATED)
     assert collapsed.answer == derived.answer == "8"
     assert (collapsed.confidence or 0) < (derived.confidence or 0) - 0.1
     # Five copies of a text that the model was sure of are hardly more than one.
-    single = vote(drawn(["The answer is 8"], 0.99), ESTIMATED)
+    single = vote(drawn(["The answer is 8"], 0.999), ESTIMATED)
     assert (collapsed.confidence or 0) == pytest.approx(single.confidence, abs=0.01)
 
 
