@@ -44,8 +44,9 @@ class RestartPolicy:
     most_delay: float = 15.0
     healthy_after: float = 20.0
     """A process that ran so long starts from the first delay again."""
-    give_up_after: int = 6
-    """So many ends in a row, each before it was healthy, and it is not started again."""
+    give_up_after: int = 12
+    """So many ends in a row, each before it was healthy, and it is not started again: more than the nine that three
+    records in a row can cause before they are parked."""
 
     def delay(self, failures: int) -> float:
         """The wait after so many quick ends in a row (at least 1)."""

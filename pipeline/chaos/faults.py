@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from pipeline.chaos.mending import Mender
 from pipeline.chaos.plan import Actor, Fault, FaultKind
 from pipeline.chaos.watch import TRACE, Recovery, Watch
 from pipeline.kafka.local_broker import LocalBroker
@@ -21,6 +22,9 @@ PATIENCE = 60.0
 
 GIVE_UP_AFTER = 3
 """Faults in a row without recovery, after which no more are made: what is down can not be hit."""
+
+_LONG = 20.0
+"""Seconds without recovery after which Kafka itself is looked at."""
 
 _LOOK = 0.05
 
@@ -40,7 +44,13 @@ class Injector:
     def __init__(self, supervisor: Supervisor, broker: LocalBroker | None, watch: Watch) -> None:
         self._supervisor, self._broker, self._watch = supervisor, broker, watch
         self._clock = threading.Event()
+        self._mender = Mender(broker)
         self.done: list[Injected] = []
+
+    @property
+    def restarts(self) -> int:
+        """How often Kafka had to be started again because it had not come back whole."""
+        return self._mender.restarts
 
     @property
     def has_broker(self) -> bool:
@@ -58,12 +68,20 @@ class Injector:
         if fault.overlaps:
             self._clock.wait(fault.pause)
             return
-        if self.done:
-            until(lambda: self.done[-1].recovery.seconds is not None)
+        self.settle()
         self._clock.wait(fault.pause)
         kind = TRACE[fault.actor.role]
         seen = self._watch.counts[kind]
         until(lambda: self._watch.counts[kind] > seen)
+
+    def settle(self) -> None:
+        """Until the pipeline has recovered from the last fault, or patience ends."""
+        if not self.done:
+            return
+        last = self.done[-1].recovery
+        if not until(lambda: last.seconds is not None, _LONG) and self._mender.mend():
+            until(lambda: last.seconds is not None, _LONG)
+        until(lambda: last.seconds is not None)
 
     def make(self, fault: Fault) -> Injected:
         """Kill or pause; a broker that was killed, and a process that was paused, goes on when this returns."""

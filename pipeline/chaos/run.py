@@ -103,7 +103,7 @@ def run_chaos(settings: Settings, options: Options, say: Say, progress: Progress
         planned=options.kills,
         faults=injector.done,
         exits=exits,
-        counts=_counts(evidence),
+        counts=_counts(evidence) | {"kafka_restarts": injector.restarts},
         calm=calm,
         chaos=chaos,
         findings=summarised(audit(evidence)),

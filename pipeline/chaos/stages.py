@@ -68,8 +68,7 @@ class Stages:
             self.injector.make(fault)
             if not fault.actor.is_broker:
                 self.snap()
-        if self.injector.done:
-            until(lambda: self.injector.done[-1].recovery.seconds is not None)
+        self.injector.settle()
         return self._stretch(begin)
 
     def finish(self) -> None:

@@ -146,7 +146,9 @@ def result() -> Result:
     """The vote of 7 (confidences exp -0.1 and exp -0.2) over 8 (exp -0.3), worked out by hand."""
     seven = (math.exp(-0.1) + math.exp(-0.2)) / 2
     eight = math.exp(-0.3)
-    worth = 1 + 1 - math.exp(-0.2) ** 4  # the likelier one whole, its repetition of four tokens for what it adds
+    worth = (
+        1 + 1 - math.exp(-0.2) ** 4
+    )  # the likelier one whole, its repetition of four tokens for what it adds
     votes = (
         Vote("7", 2, seven, 0.7 * worth / (worth + 1) + 0.3 * seven, (0, 1)),
         Vote("8", 1, eight, 0.7 / (worth + 1) + 0.3 * eight, (2,)),

@@ -49,7 +49,7 @@ main()
 """
 """The command, killed before the nth call that a transaction makes; what was produced is in the log then."""
 
-BY_CONFIDENCE = '{"rule": "scored", "share_weight": 0}'
+BY_CONFIDENCE = '{"rule": "scored", "share_weight": 0, "min_share": 0}'
 
 
 @pytest.fixture
