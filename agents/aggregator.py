@@ -201,7 +201,7 @@ class Aggregator(PartitionWorker):
                 self.windows.watch_orphan(key, now_ms())
             self.store.sample(key, event.sample_index, value or b"")
         else:
-            log.info("late or repeated sample", request_id=event.request_id, index=event.sample_index)
+            log.debug("late or repeated sample", request_id=event.request_id, index=event.sample_index)
             return False
         return True
 

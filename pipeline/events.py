@@ -121,6 +121,9 @@ class SamplingOverrides:
     max_new_tokens: int | None = None
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +204,9 @@ class TaskGroup:
     tasks: tuple[SampleTask, ...]
     stop: tuple[str, ...] = ()
     images: tuple[bytes, ...] = ()
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

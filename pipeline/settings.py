@@ -37,6 +37,13 @@ class EngineName(StrEnum):
     SCRIPTED = "scripted"
 
 
+class Weights(StrEnum):
+    """How the weights of a model's linear layers are kept."""
+
+    FULL = "full"
+    INT8 = "int8"
+
+
 class BatchingSettings(BaseModel):
     """When the batcher closes a batch."""
 
@@ -63,6 +70,7 @@ class EngineSettings(BaseModel):
     rows: int = Field(8, ge=1, le=512, description="samples that decode side by side")
     threads: int = Field(0, ge=0, description="torch threads; 0 is one less than the cores, at least one")
     dtype: str = Field("float32", pattern="^(float32|bfloat16|float16)$")
+    weights: Weights = Field(Weights.FULL, description="int8 is refused where it harms the model")
     device: str = "cpu"
     deterministic: bool = Field(False, description="same seed, same bits, at any load; costs speed")
     context: int = Field(2048, ge=16, description="tokens of prompt and answer together, at most the model's")

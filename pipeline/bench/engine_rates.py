@@ -15,6 +15,7 @@ from pipeline.bench.engine_work import Work, mixed, tokens, uniform
 from pipeline.bench.figures import figure
 from pipeline.bench.parts import Say
 from pipeline.bench.rows import Bound, Goal, Row
+from pipeline.engine.int8 import quantise
 from pipeline.settings import Settings
 
 ROWS = 16
@@ -41,10 +42,12 @@ def long_prompts(settings: Settings, effort: Effort, say: Say) -> Iterable[Row]:
 
 
 def number_types(settings: Settings, effort: Effort, say: Say) -> Iterable[Row]:
-    """The slot engine in float32 and bfloat16, in turn."""
+    """The slot engine in float32 and bfloat16 and with int8 weights, in turn."""
     for name in effort.engine_models:
         loaded = load(name, settings)
         models = {"float32": copy.deepcopy(loaded.model).float(), "bfloat16": loaded.model.bfloat16()}
+        models["float32, int8 weights"] = copy.deepcopy(models["float32"])
+        quantise(models["float32, int8 weights"])
         works = mixed(loaded, effort.engine_tasks)
         rates: defaultdict[str, list[float]] = defaultdict(list)
         for repeat in range(effort.repeats):

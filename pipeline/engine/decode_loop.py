@@ -27,7 +27,7 @@ from pipeline.engine.row import Row
 from pipeline.engine.runner import is_out_of_memory
 from pipeline.engine.sampler import draw
 from pipeline.engine.slot_table import SlotTable, describe
-from pipeline.errors import ContextExceededError, NonFiniteLogitsError
+from pipeline.errors import ContextExceededError, NonFiniteLogitsError, UnsupportedSamplingError
 from pipeline.events import ErrorInfo, FinishReason
 
 _log = structlog.get_logger(__name__)
@@ -146,6 +146,10 @@ class DecodeLoop:
         Raises:
             GenerationError: why this task can't run.
         """
+        if row.task.images:
+            raise UnsupportedSamplingError(
+                "images are not read by the engine slots: use the engine vision", field="images"
+            )
         params = checked(row.task.params)
         checked_top_logprobs(row.task.top_logprobs)
         prompt = self._encoder.encode(row.task.messages)

@@ -15,7 +15,7 @@ from PIL import Image
 from pipeline.engine.model import LoadedModel, end_tokens, require_packages, resolve
 from pipeline.errors import BadImageError, BadMessagesError, EmptyPromptError, ModelLoadError
 from pipeline.events import Message
-from pipeline.settings import Settings
+from pipeline.settings import Settings, Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,14 @@ def load_vision_model(settings: Settings) -> VisionModel:
     """Load what ``settings.model`` names.
 
     Raises:
-        ModelLoadError: no model is named, or it is none that reads images.
+        ModelLoadError: no model is named, it is none that reads images, or weights are to be int8.
     """
     require_packages()
     if not settings.model:
         raise ModelLoadError("The engine vision has no default model: set TALLYSTREAM_MODEL", field="model")
+    if settings.engine.weights is not Weights.FULL:
+        message = "The engine vision has no int8 weights: set TALLYSTREAM_ENGINE__WEIGHTS=full"
+        raise ModelLoadError(message, field="engine.weights")
     source = resolve(settings)
     transformers: Any = importlib.import_module("transformers")
     try:

@@ -117,6 +117,12 @@ _COMMAND = re.compile(r"\\([A-Za-z]+)")
 _LETTERS = re.compile(r"[A-Za-z]+")
 _SUBSCRIPT = re.compile(r"_(?:\{([A-Za-z0-9]{1,10})\}|([A-Za-z0-9]))")
 _REPEATING = re.compile(r"\\overline\s*\{(\d{1,20})\}")
+_DOTTED = re.compile(r"\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?")
+_CHOSEN = re.compile(r"_\{?(\d{1,3})\}?\s*\^\s*\{?(\d{1,3})\}?|\^\{?(\d{1,3})\}?\s*_\s*\{?(\d{1,3})\}?")
+FACTORS = frozenset(
+    {"abc", "acb", "bac", "bca", "cba", "xyz", "xzy", "yxz", "yzx", "zxy", "zyx", "pqr", "mnk"}
+)
+"""Runs of three letters that are products and no words."""
 _SIMPLE_FRACTION = re.compile(r"\\[dtc]?frac\s*(?:\{\s*\d+\s*\}\s*\{\s*\d+\s*\}|\d\s*\d|\d\s*\{\s*\d+\s*\})")
 _SPACED_MIXED = re.compile(r"[ ]+\d+[ ]*/[ ]*\d+")
 _WORDS = frozenset(
@@ -335,6 +341,10 @@ class _Parser:
             places = len(digits.partition(".")[2])
             period = repeating.group(1)
             value += Fraction(int(period), (10 ** len(period) - 1) * 10**places)
+        elif "." in digits and (dotted := self.found(_DOTTED)) is not None:
+            places = len(digits.partition(".")[2])
+            period = "".join(part or "" for part in dotted.groups())
+            value += Fraction(int(period), (10 ** len(period) - 1) * 10**places)
         if digits.isdigit():
             if _SIMPLE_FRACTION.match(self.text, self.at) is not None:
                 return Op("add", (Num(value), self.atom()))
@@ -394,7 +404,14 @@ class _Parser:
             if run.endswith(name) and len(name) > 1 and len(run) - len(name) == 1:
                 self.at -= len(name)
                 return self.symbol(run[0])
-        if len(run) > 2 or run.lower() in _WORDS:
+        if run in ("C", "A") and (chosen := self.found(_CHOSEN)) is not None:
+            # As China writes combinations and permutations: the whole below, the part above.
+            n, k = (int(each) for each in chosen.groups() if each)
+            if chosen.group(3):
+                n, k = k, n
+            ways = Op("binom", (Num(Fraction(n)), Num(Fraction(k))))
+            return ways if run == "C" else Op("mul", (ways, Op("fact", (Num(Fraction(k)),))))
+        if (len(run) > 2 and run not in FACTORS) or run.lower() in _WORDS:
             raise NotAlgebraError(f"a word: {run}")
         self.at -= len(run) - 1
         return self.symbol(run[0])

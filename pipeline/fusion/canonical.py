@@ -12,6 +12,7 @@ from functools import lru_cache
 from pipeline.fusion.calendar_time import moment_or_ratio
 from pipeline.fusion.characters import plain_characters
 from pipeline.fusion.choices import choice_key
+from pipeline.fusion.compound import compound_key
 from pipeline.fusion.evaluate import OverBudgetError, metered
 from pipeline.fusion.forms import MAX_NUMERAL, Canonical, marked_number, plain_number
 from pipeline.fusion.markup import cleaned, joined_thousands, unwrapped
@@ -28,6 +29,7 @@ WORK = 400_000
 MAX_REMEMBERED = 256
 """Characters of an answer whose form is kept, so that the memory of all of them stays small."""
 
+_SPACES = re.compile(r"[ \t]{2,}")
 _NUMERAL = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)")
 
 
@@ -51,14 +53,15 @@ def _read(text: str) -> Canonical:
         return Canonical(program)
     if len(text) > MAX_ANSWER:
         return _long(text)
-    answer = unwrapped(plain_characters(text))
+    # Long runs of spaces cost the patterns behind this their square.
+    answer = unwrapped(_SPACES.sub(" ", plain_characters(text)))
     if (numeral := _numeral(answer)) is not None:
         return numeral
     if (choice := choice_key(answer)) is not None:
         return Canonical(choice)
     simple = cleaned(answer)
     for form in (answer, simple):
-        if (moment := moment_or_ratio(form)) is not None:
+        if (moment := moment_or_ratio(form) or compound_key(form)) is not None:
             return Canonical(moment)
     try:
         with metered(WORK):

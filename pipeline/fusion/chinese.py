@@ -18,6 +18,8 @@ _DIGITS = {
 _TENS = {"十": 10, "拾": 10, "百": 100, "佰": 100, "千": 1000, "仟": 1000}
 _MYRIADS = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8, "兆": 10**12}
 NUMERAL_CHARS = "零〇一二三四五六七八九十百千万亿两壹贰叁肆伍陆柒捌玖拾佰仟萬億兆"
+_PER = {"百": 100, "千": 1000, "万": 10_000}
+_TENTHS = re.compile(r"([一二两三四五六七八九十\d])成([一二三四五六七八九]?)")
 _INTEGER = re.compile(rf"[\d.{NUMERAL_CHARS}]+")
 
 
@@ -31,22 +33,32 @@ def chinese_number(text: str) -> Fraction | None:
         return None if value is None else -value
     if text.startswith("第"):
         return _number(text[1:])
-    if text.startswith("百分之"):
+    if text[1:3] == "分之" and text[0] in _PER:
         value = _number(text[3:])
-        return None if value is None else value / 100
-    if text.startswith("千分之"):
-        value = _number(text[3:])
-        return None if value is None else value / 1000
+        return None if value is None else value / _PER[text[0]]
+    if (tenths := _TENTHS.fullmatch(text)) is not None:
+        whole, below = _number(tenths.group(1)), _number(tenths.group(2) or "零")
+        return None if whole is None or below is None else whole / 10 + below / 100
+    if text.startswith("廿"):
+        return _number("二十" + text[1:])
     if text in ("一半", "半"):
         return Fraction(1, 2)
-    if "分之" in text:
+    if "分之" in text or ("又" in text and "/" in text):
         return _fraction(text)
     return _number(text)
 
 
+def digit_run(text: str) -> str | None:
+    """The digits of a numeral that is read digit by digit, like a year; else ``None``."""
+    digits = [_DIGITS.get(char) for char in text]
+    return None if None in digits else "".join(map(str, digits))
+
+
 def _fraction(text: str) -> Fraction | None:
     whole_text, mixed, rest = text.rpartition("又")
-    below_text, _, above_text = rest.partition("分之")
+    below_text, worded, above_text = rest.partition("分之")
+    if not worded:
+        above_text, _, below_text = rest.partition("/")
     below, above = _number(below_text), _number(above_text)
     whole = _number(whole_text) if mixed else Fraction(0)
     if below is None or above is None or whole is None or below == 0:

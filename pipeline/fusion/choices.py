@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 _LETTER = re.compile(
-    r"(?:(?:the )?(?:option|choice|answer)\s*(?:is|:)?\s*|(?:答案)?(?:应|故|因此|所以)?选(?:择|项)?\s*(?:是|为|:)?\s*)?"
+    r"(?:(?i:(?:the )?(?:correct |right |best )?(?:option|choice|answer)\s*(?:is|:)?\s*)|"
+    r"(?:本题|此题|答案)?(?:应该?|故|因此|所以)?(?:正确)?(?:选(?:择|项)?|答案)\s*(?:是|为|:)?\s*)?"
     r"(?:\\(?:text|mathrm|mbox|textbf)\s*\{\s*)?[(\[]?\s*(?:\\(?:text|mathrm|textbf)\s*\{\s*)?([A-J])\s*\}?\s*[)\]]?\s*\}?[.:)]?"
-    r"(?:(?<=[.:)])\s+\S.*|项)?",
+    r"(?:(?<=[.:)])\s+(?!(?:and|or)\b|[&,和或与及])\S.*|\s*(?:选项|项))?",
     re.S,
 )
-_SMALL_LETTER = re.compile(r"(?:option |choice |选)?\(\s*([a-j])\s*\)|(?:option |choice |选)([a-j])", re.I)
+_SMALL_LETTER = re.compile(r"(?:option |choice |选)?\(?\s*([a-j])\s*\)|(?:option |choice |选)([a-j])", re.I)
 
 
 def choice_key(text: str) -> str | None:

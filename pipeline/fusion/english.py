@@ -49,6 +49,7 @@ _PARTS = {
     "eighth": 8,
     "tenth": 10,
 }
+_PARTS_OF = frozenset(_PARTS) | {f"{word}s" for word in _PARTS}
 _WORDS = re.compile(r"[a-z]+")
 
 
@@ -60,6 +61,12 @@ def english_number(text: str) -> Fraction | None:
     sign = 1
     if words and words[0] in ("minus", "negative"):
         sign, words = -1, words[1:]
+    if "and" in words[1:-1] and words[-1] in _PARTS_OF:
+        # One and a half, two and three quarters: a whole number and a fraction.
+        split = len(words) - 1 - words[::-1].index("and")
+        whole = _cardinal(words[:split])
+        rest = english_number(" ".join(words[split + 1 :]))
+        return None if whole is None or rest is None else sign * (whole + rest)
     part = _PARTS.get(words[-1].removesuffix("s")) or _PARTS.get(words[-1]) if words else None
     if part is not None:
         above = Fraction(1) if words[:-1] in ([], ["a"], ["one"]) else _cardinal(words[:-1])

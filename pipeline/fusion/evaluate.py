@@ -134,6 +134,26 @@ def ratios(node: Node, *, keep_sign: bool) -> tuple[str, ...]:
         return tuple(_digits(_inexact(value, _FINE) / _inexact(scale, _FINE)) for value in found)
 
 
+def linear_root(node: Node) -> tuple[Fraction, bool] | None:
+    """Where a linear tree in one symbol with rational coefficients is zero, and whether it rises; else ``None``.
+
+    A tree that is no polynomial, or of a degree over one, fails at one of the further points.
+
+    Raises:
+        UnboundedError: it has no value at one of the points, or too large a one.
+    """
+    (name,) = symbols(node)
+    points = (Fraction(0), Fraction(1), Fraction(-7, 3), Fraction(19, 5), Fraction(-101))
+    with _LOCK:
+        found = [_evaluated(node, {name: point}, _COARSE) for point in points]
+    if not all(isinstance(value, Fraction) for value in found):
+        return None
+    start, slope = found[0], found[1] - found[0]
+    if slope == 0 or any(start + slope * x != y for x, y in zip(points, found, strict=True)):
+        return None
+    return -start / slope, slope > 0
+
+
 def _coordinate(name: str, point: int) -> Fraction:
     seed = hashlib.sha256(f"{name}/{point}".encode()).digest()
     above = 1 + int.from_bytes(seed[:2], "big")
@@ -281,6 +301,15 @@ class _Evaluator:
                 return self.integer_power(root, exponent.numerator)
         if base == 0:
             return Fraction(0)
+        if (
+            isinstance(base, Fraction)
+            and base < 0
+            and isinstance(exponent, Fraction)
+            and exponent.denominator % 2
+        ):
+            # x^{1/3} is the real root, as \\sqrt[3]{x} is.
+            real = self.power(-base, exponent)
+            return -real if exponent.numerator % 2 else real
         base, exponent = _inexact(base, self.context), _inexact(exponent, self.context)
         if abs(self.context.mag(base)) > MAX_MAGNITUDE or self.context.mag(exponent) > 20:
             raise UnboundedError("too large")

@@ -35,9 +35,11 @@ _HASHES = re.compile(r"^[ \t]*#{4}(?!#)[ \t]*(\S.*)$", re.M)
 _HASHED_NUMBER = re.compile(r"[-+$¥￥€£]?[\d.,]*\d(?:[\d.,/]*\d)?\s*[%°]?[A-Za-z一-鿿]{0,12}$")
 _PHRASE = re.compile(
     r"""(?:
-      \b(?:final|correct|right|our|my|the|best)?[ ]*(?:answer|solution|result)[ ]*[*_]{0,3}[ ]*
+      \b(?:final|correct|right|our|my|the|best)?[ ]*(?:answers?|solutions?|results?|roots)[ ]*[*_]{0,3}[ ]*
         (?:(?:to|for)[ ](?:the|this|your)[ ](?:question|problem)[ ])?
         (?:is|are|:|：|=|would[ ]be|must[ ]be|equals)(?![A-Za-z])
+        (?:[ ]not[ ][^.,;\n]{1,60},?[ ]but(?![A-Za-z]))?
+      |(?:答案|选项|结果)不是[^，,。；\n]{1,40}[，,]?(?:而是|是)
       |\b(?:choose|pick|select)[ ](?=(?:option|choice|answer)?[ ]?\(?[A-J]\b)
       |\b(?:correct[ ])?(?:option|choice)[ ](?:is|:)
       |(?:最终|最后|正确|参考|标准)?(?:答案|选项|结果)[ ]*[*_]{0,3}[ ]*
@@ -66,9 +68,18 @@ _CONCLUSION = re.compile(
     r"(?![A-Za-z])[,，:：]?",
     re.I,
 )
-_SENTENCE_END = re.compile(r"\n|[。！？!?；;]|\.(?=\s|$|[*_)])")
+_SENTENCE_END = re.compile(
+    r"\n|[。！？!?；;]|(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\bProf)\.(?=\s|$|[*_)])"
+)
 _CLAUSE = re.compile(
-    r",? (?:because|since|which|as we|so that|and not)\b|，?(?:因为|由于)|，(?=即|所以|也就是)"
+    r",? (?:because|since|which|as we|so that|and not|rather than|instead of)\b|, not\b|"
+    r"\s\(not\b|[，,]而?不是|，?(?:因为|由于)|，(?=即|所以|也就是)"
+)
+_ADVERB = re.compile(r"^(?:therefore|thus|hence|then|simply|just|clearly|indeed|either|equal to),? +", re.I)
+_GLOSS = re.compile(r"(?<=[\d%])\s+\((?!mod\b)[A-Za-z]{3,}[^()=+*/^]{0,60}\)$")
+"""A number said again in words: 5 (five)."""
+_SAID_ZH = re.compile(
+    r"[^\d，,]{1,20}?(?:一共|总共|共)?(?:有|是|为|需要?|剩下?|花了?|等于|得到?)(?=\d|[-$￥]\d)(?P<amount>[^，,]{1,20})"
 )
 _FORMULA = re.compile(r"\$\$?[^$\n]{1,400}\$\$?|\\\(.{1,400}?\\\)|\\\[.{1,400}?\\\]", re.S)
 _THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|(\Z))", re.S | re.I)
@@ -175,7 +186,8 @@ def _phrases(text: str) -> Iterator[_Found]:
             continue
         content = _first_clause(content)
         if content and not _NOT_AN_ANSWER.match(content):
-            yield _Found(match.start(), stated(content), complete)
+            said = _SAID_ZH.fullmatch(content) if match.group().lstrip().startswith("答") else None
+            yield _Found(match.start(), stated(said["amount"] if said else content), complete)
 
 
 def _statement(text: str, start: int) -> tuple[str, bool]:
@@ -191,7 +203,8 @@ def _statement(text: str, start: int) -> tuple[str, bool]:
 
 
 def _first_clause(content: str) -> str:
-    return _CLAUSE.split(content, maxsplit=1)[0].strip()
+    content = _ADVERB.sub("", _CLAUSE.split(content, maxsplit=1)[0].strip())
+    return _GLOSS.sub("", content)
 
 
 def _unmarked(text: str) -> str | None:

@@ -15,6 +15,7 @@ _STATEMENT = re.compile(
     r"|^[ \t]*(?:import|from) \w|^[ \t]*\w+(?:\[[^\]\n]*\])? [-+*/]?= ",
     re.M,
 )
+_FUNCTION = re.compile(r"[ \t]*(?:\w+ = )?lambda\b[^:]*:")
 _DYNAMIC = frozenset({"eval", "exec", "locals", "vars", "globals", "dir"})
 
 
@@ -22,9 +23,11 @@ def program_key(text: str) -> str | None:
     """The key of Python source, fenced or with statements over several lines, else ``None``."""
     fenced = last_fence(text)
     source = textwrap.dedent(text if fenced is None else fenced).strip("\n")
-    if len(source) > MAX_SOURCE or (fenced is None and ("\n" not in source.strip() and "def " not in source)):
+    if len(source) > MAX_SOURCE or (
+        fenced is None and "\n" not in source.strip() and "def " not in source and not _FUNCTION.match(source)
+    ):
         return None
-    if fenced is None and not _STATEMENT.search(source):
+    if fenced is None and not (_STATEMENT.search(source) or _FUNCTION.match(source)):
         return None
     try:
         tree = ast.parse(source)
@@ -36,6 +39,9 @@ def program_key(text: str) -> str | None:
             return None
         shape = "\n".join(line.rstrip() for line in source.splitlines() if line.strip())
     return f"code:{hashlib.sha256(shape.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
+_Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 class _Locals(ast.NodeVisitor):
@@ -81,19 +87,43 @@ class _Locals(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_alias(self, node: ast.alias) -> None:
-        self.outer.add(node.asname or node.name)
+        if node.asname:
+            self.names[node.asname] = None
+        else:
+            self.outer.add(node.name)
 
     def visit_MatchAs(self, node: ast.MatchAs) -> None:
-        # Captures are strings in the tree, not names, so they and their uses stay.
-        self.outer.add(node.name or "")
+        self._capture(node.name)
         self.generic_visit(node)
 
     def visit_MatchStar(self, node: ast.MatchStar) -> None:
-        self.outer.add(node.name or "")
+        self._capture(node.name)
 
     def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
-        self.outer.add(node.rest or "")
         self.generic_visit(node)
+        self._capture(node.rest)
+
+    def _capture(self, name: str | None) -> None:
+        if name:
+            self.names[name] = None
+
+    def visit_ListComp(self, node: ast.ListComp) -> None:
+        self._comprehended(node)
+
+    def visit_SetComp(self, node: ast.SetComp) -> None:
+        self._comprehended(node)
+
+    def visit_DictComp(self, node: ast.DictComp) -> None:
+        self._comprehended(node)
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> None:
+        self._comprehended(node)
+
+    def _comprehended(self, node: _Comprehension) -> None:
+        """Of a comprehension only what ``:=`` binds is bound outside it."""
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.NamedExpr):
+                self.names[inner.target.id] = None
 
     def visit_Global(self, node: ast.Global) -> None:
         self.outer.update(node.names)
@@ -102,13 +132,40 @@ class _Locals(ast.NodeVisitor):
         self.outer.update(node.names)
 
 
+class _Callees:
+    """Which calls may reach a function of the program itself, where a keyword is the name of a parameter."""
+
+    def __init__(self, nodes: list[ast.AST]) -> None:
+        self.functions = {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
+        self.bound = self.functions | {n.name for n in nodes if isinstance(n, ast.ClassDef)}
+        self.bound |= {n.arg for n in nodes if isinstance(n, ast.arg)}
+        self.bound |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+    def own(self, call: ast.Call) -> bool:
+        if any(self._names(argument, self.functions) for argument in call.args):
+            return True
+        return not isinstance(call.func, ast.Name | ast.Attribute) or self._names(call.func, self.bound)
+
+    def _names(self, node: ast.expr, own: set[str]) -> bool:
+        if isinstance(node, ast.Attribute):
+            return node.attr in self.functions
+        return isinstance(node, ast.Name) and node.id in own
+
+
 class _Renamed(ast.NodeTransformer):
     """Local names become numbers in order of appearance, docstrings go."""
 
     def __init__(self, tree: ast.Module) -> None:
         nodes = list(ast.walk(tree))
-        # A name that is also given as a keyword is seen from outside.
-        self.fixed = {node.arg for node in nodes if isinstance(node, ast.keyword) and node.arg}
+        callees = _Callees(nodes)
+        # A parameter that is also given as a keyword is seen from outside.
+        self.fixed = {
+            keyword.arg
+            for node in nodes
+            if isinstance(node, ast.Call) and callees.own(node)
+            for keyword in node.keywords
+            if keyword.arg
+        }
         self.dynamic = any(isinstance(node, ast.Name) and node.id in _DYNAMIC for node in nodes)
         self.scopes: list[dict[str, str]] = []
         self.count = 0
@@ -135,6 +192,7 @@ class _Renamed(ast.NodeTransformer):
             node.name = self.renamed(node.name)
             node.decorator_list = [self.visit(decorator) for decorator in node.decorator_list]
         node.args.defaults = [self.visit(default) for default in node.args.defaults]
+        node.args.kw_defaults = [default and self.visit(default) for default in node.args.kw_defaults]
         scope: dict[str, str] = {}
         if not self.dynamic:
             bound = _Locals(node)
@@ -145,10 +203,11 @@ class _Renamed(ast.NodeTransformer):
         self.scopes.append(scope)
         decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
         defaults, node.args.defaults = node.args.defaults, []
+        named_defaults, node.args.kw_defaults = node.args.kw_defaults, []
         if not isinstance(node, ast.Lambda):
             node.decorator_list = []
         self.generic_visit(node)
-        node.args.defaults = defaults
+        node.args.defaults, node.args.kw_defaults = defaults, named_defaults
         if not isinstance(node, ast.Lambda):
             node.decorator_list = decorators
         self.scopes.pop()
@@ -163,8 +222,56 @@ class _Renamed(ast.NodeTransformer):
     def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
         return self._function(node)
 
+    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
+        return self._comprehension(node)
+
+    def visit_SetComp(self, node: ast.SetComp) -> ast.AST:
+        return self._comprehension(node)
+
+    def visit_DictComp(self, node: ast.DictComp) -> ast.AST:
+        return self._comprehension(node)
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.AST:
+        return self._comprehension(node)
+
+    def _comprehension(self, node: _Comprehension) -> ast.AST:
+        # The first source is read outside the scope of the comprehension.
+        first = node.generators[0]
+        source, first.iter = self.visit(first.iter), ast.Constant(None)
+        scope: dict[str, str] = {}
+        for generator in node.generators:
+            for target in ast.walk(generator.target):
+                if isinstance(target, ast.Name) and target.id not in scope and not self.dynamic:
+                    scope[target.id] = f"${self.count}"
+                    self.count += 1
+        self.scopes.append(scope)
+        self.generic_visit(node)
+        self.scopes.pop()
+        first.iter = source
+        return node
+
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         return self.generic_visit(node)
+
+    def visit_alias(self, node: ast.alias) -> ast.AST:
+        node.asname = node.asname and self.renamed(node.asname)
+        return node
+
+    def visit_MatchAs(self, node: ast.MatchAs) -> ast.AST:
+        node.name = node.name and self.renamed(node.name)
+        return self.generic_visit(node)
+
+    def visit_MatchStar(self, node: ast.MatchStar) -> ast.AST:
+        node.name = node.name and self.renamed(node.name)
+        return node
+
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> ast.AST:
+        node.rest = node.rest and self.renamed(node.rest)
+        return self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        node.kind = None
+        return node
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         node.id = self.renamed(node.id)

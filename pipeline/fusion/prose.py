@@ -8,6 +8,7 @@ _MARKUP = re.compile(r"\\(?:text|mbox|mathrm|textbf|textit|mathbf|emph)\s*\{([^{
 _PUNCTUATION = re.compile(
     r"(?<!\d)[.,;:!?'\"…]|[.,;:!?'\"…](?!\d)|(?<=[A-Za-z])-(?=[A-Za-z])|[*_`](?=[A-Za-z*_`]|$)"
 )
+_COMMAND = re.compile(r"\s*(\\[A-Za-z]+)\s*")
 _ARTICLE = re.compile(r"^(?:the|an?) (?=\w)")
 _HANZI_SPACE = re.compile(r"(?<=[一-鿿])\s+|\s+(?=[一-鿿])")
 _FORMULA_SPACE = re.compile(r"\s*([-+*/^=<>(){}\[\],|])\s*")
@@ -21,7 +22,7 @@ def prose_key(text: str) -> str:
     if any(map(str.isdigit, text)) and not _WORD.search(text):
         # A formula that nothing could read: its marks and letters mean something.
         return "".join(text.split())
-    words = _MARKUP.sub(r"\1", text)
+    words = _COMMAND.sub(r" \1 ", " ".join(_MARKUP.sub(r"\1", text).split()))
     words = _PUNCTUATION.sub(lambda found: " " if found.group() == "-" else "", words)
     words = _HANZI_SPACE.sub("", _FORMULA_SPACE.sub(r"\1", " ".join(words.split()))).casefold()
     # An article goes only where a word follows: the choice "A" stays.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from pipeline.fusion.evaluate import UnboundedError, constant
 from pipeline.fusion.units import known_unit, noun_unit, split_currency
 
 _ENDING = re.compile(
-    r"^(?P<head>.*[\d.)}!])\s*(?:\\(?:text|mbox|mathrm|textrm|,)\s*\{(?P<boxed>[^{}]*)\}(?P<power>\s*\^\s*\{?\s*-?\d\s*\}?)?)$",
+    r"^(?P<head>.*\S)\s*(?:\\(?:text|mbox|mathrm|textrm|,)\s*\{(?P<boxed>[^{}]*)\}(?P<power>\s*\^\s*\{?\s*-?\d\s*\}?)?)$",
     re.S,
 )
 _DEGREES = re.compile(
@@ -23,17 +24,19 @@ _DEGREES = re.compile(
 )
 _ANGLE_FUNCTION = re.compile(r"(?:sin|cos|tan|cot|sec|csc)")
 _PLAIN = re.compile(
-    r"^(?P<head>.*?[\d)}!])(?P<gap>\s*)(?P<unit>[^\d\s\\{}()=<>+*,;:^!%|-][^\\{}()=<>+*,;:!%|]*)$", re.S
+    r"^(?P<head>.*?(?:[\d)}!]|\\pi))(?P<gap>\s*)(?P<unit>[^\d\s\\{}()=<>+*,;:^!%|-][^\\{}()=<>+*,;:!%|]*)$",
+    re.S,
 )
 _PERCENT_WORD = re.compile(r"\s*(?:\\?%|percent|per cent|percentage points?)$", re.I)
 _HANZI = re.compile(
-    rf"^(?P<sign>[负-]?)(?P<number>(?:第|百分之|千分之)?[\d.点又分之半{NUMERAL_CHARS}]*?)(?P<unit>[一-鿿]*整?)$"
+    rf"^(?P<sign>[负-]?)(?P<number>(?:第|百分之|千分之)?[\d.点又分之半/{NUMERAL_CHARS}]*?)(?P<unit>[一-鿿]*整?)$"
 )
 _MAGNITUDE = re.compile(
-    r"^(?P<head>.*[\d)}])\s*(?P<word>hundred|thousand|million|billion|trillion|万亿|[万亿萬億])(?P<rest>.*)$",
+    r"^(?P<head>.*[\d)}])\s*(?P<word>(?:hundred|thousand|million|billion|trillion)(?:\s+(?:thousand|million|billion|trillion))*|万亿|[万亿萬億])(?P<rest>.*)$",
     re.I | re.S,
 )
 _ZH_MAGNITUDE = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8, "万亿": 10**12}
+_MIXED_WORDS = re.compile(r"(\d{1,9})\s+and\s+([A-Za-z][A-Za-z -]{3,30})", re.I)
 _ABOUT = re.compile(r"^(?:about|approximately|around|exactly|a total of|约|大约|共|一共|总共)\s*", re.I)
 
 
@@ -56,6 +59,9 @@ def quantity(text: str) -> Quantity | None:
 def number(text: str) -> Fraction | str | None:
     """The value of a constant expression, else ``None``."""
     percent = _PERCENT_WORD.search(text)
+    if text.endswith("‰"):
+        value = _constant(text[:-1])
+        return value / 1000 if isinstance(value, Fraction) else None
     if percent is not None and percent.start() > 0:
         # Not number() again: a percentage of a percentage is nobody's answer, and a thousand of them recurse.
         value = _constant(text[: percent.start()])
@@ -89,7 +95,8 @@ def _united(text: str) -> Quantity | None:
     if (value := number(text)) is not None:
         return Quantity(value, "")
     if (found := _MAGNITUDE.match(text)) is not None and (value := number(found["head"])) is not None:
-        times = MAGNITUDES.get(found["word"].lower()) or _ZH_MAGNITUDE.get(found["word"], 1)
+        words = found["word"].lower().split()
+        times = _ZH_MAGNITUDE.get(found["word"]) or math.prod(MAGNITUDES[word] for word in words)
         unit = _unit(found["rest"].strip(), loose=True)
         if unit is not None and isinstance(value, Fraction):
             return Quantity(value * times, unit)
@@ -106,16 +113,23 @@ def _endings(text: str) -> Iterator[tuple[str, str, bool]]:
     # From the first place where a unit can begin, so that 5 m/s^2 is not read as 5 m over s^2.
     if (
         found := re.match(
-            r"^(?P<head>[-+]?(?:[\d.]+|\d+\s+\d+/\d+|[\d.]+\s*/\s*[\d.]+))(?P<gap>\s*)(?P<unit>[^\d\s.].*)$",
+            r"^(?P<head>[-+]?(?:\d+\s+\d+/\d+|[\d.]+\s*/\s*[\d.]+|[\d.]*\s*\\pi(?![A-Za-z])|[\d.]+))(?P<gap>\s*)(?P<unit>[^\d\s.].*)$",
             text,
             re.S,
         )
     ) is not None:
         unit = re.sub(r"\\(?:text|mbox|mathrm)\s*\{([^{}]*)\}", r"\1", found["unit"])
         single = len(unit) == 1 and unit.isascii() and unit.isalpha()
-        if not single or (found["gap"] and unit in "mgshlLNJWVAK"):
+        # After 2\\pi one letter is a factor, but for square and cubic metres.
+        factor = found["head"].endswith("\\pi") and re.match(r"[A-Za-z](?![A-Za-z])(?!(?<=m)\^\{?[23])", unit)
+        if not factor and (not single or (found["gap"] and unit in "mgshlLNJWVAK")):
             yield found["head"], unit, bool(found["gap"]) or not unit[0].isascii()
-    if (found := _PLAIN.match(text)) is not None and (found["gap"] or not found["unit"][0].isascii()):
+    if (found := _PLAIN.match(text)) is None:
+        return
+    # One letter may be a factor: 2\\pi h.
+    if found["head"].endswith("\\pi") and len(found["unit"]) < 2:
+        return
+    if found["gap"] or not found["unit"][0].isascii():
         yield found["head"], found["unit"], True
 
 
@@ -166,6 +180,9 @@ def _digits(text: str) -> Fraction | None:
 
 
 def _english(text: str) -> Quantity | None:
+    if (mixed := _MIXED_WORDS.fullmatch(text)) is not None:
+        part = english_number(mixed.group(2))
+        return None if part is None or not 0 < part < 1 else Quantity(int(mixed.group(1)) + part, "")
     if (value := english_number(text)) is not None:
         return Quantity(value, "")
     if (percent := _PERCENT_WORD.search(text)) is not None:

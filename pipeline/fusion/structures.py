@@ -6,10 +6,11 @@ import hashlib
 import re
 from fractions import Fraction
 
-from pipeline.fusion.algebra import NotAlgebraError, Op, parse, symbols
+from pipeline.fusion.algebra import FACTORS, NotAlgebraError, Op, parse, symbols
 from pipeline.fusion.calendar_time import moment_or_ratio
 from pipeline.fusion.choices import choice_key
-from pipeline.fusion.evaluate import UnboundedError, charge, constant, ratios, values
+from pipeline.fusion.compound import compound_key
+from pipeline.fusion.evaluate import UnboundedError, charge, constant, linear_root, ratios, values
 from pipeline.fusion.forms import Canonical, number_key
 from pipeline.fusion.markup import cleaned
 from pipeline.fusion.prose import prose_key
@@ -23,6 +24,14 @@ PART_COST = 500
 
 _NAME = r"(?:[A-Za-z]|\\[A-Za-z]+)(?:_\{?\w{1,4}\}?)?"
 _ASSIGNED = re.compile(rf"({_NAME})\s*(?:\(\s*[a-z](?:\s*,\s*[a-z])*\s*\))?\s*={{1,2}}\s*(.+)", re.S)
+_LABELLED = re.compile(
+    r"(\|?\s*(?:\\overline\s*\{)?[A-Z]{2,4}\}?\s*\|?|m?\s*\\angle\s*[A-Z]{1,3}|\\triangle\s*[A-Z]{3}|[A-Za-z]'*\s*\([^()]{1,20}\)"
+    r"|[A-Za-z]{3,}(?:\s+[A-Za-z]+){0,3}|[一-鿿]{1,8}|[A-Za-z](?:_\{?\w{1,4}\}?)?(?=\s*:=))\s*:?=\s*([^=].*)",
+    re.S,
+)
+"""What carries a value in words or geometry: AB = 5, P(A) = 1/3, total = 12, 面积 = 12."""
+_COORDINATES = re.compile(rf"\(\s*{_NAME}(?:\s*,\s*{_NAME})+\s*\)\s*=\s*(\(.+\))", re.S)
+_POINT = re.compile(r"(?:点|points?\s+)?\s*[A-Z]?'?\s*(?=\()")
 _REVERSED = re.compile(rf"([^=<>]*\d[^=<>]*)=\s*{_NAME}")
 _MEMBER = re.compile(rf"{_NAME}(?:\s*,\s*{_NAME})*\s*\\in(?![A-Za-z])\s*(.+)", re.S)
 _BUILDER = re.compile(
@@ -33,7 +42,8 @@ _MATRIX = re.compile(
     r"[\[(]?\s*\\begin\s*\{([pbBvV]?matrix|smallmatrix|array)\}(?:\{[lcr| ]*\})?(.*)\\end\s*\{\1\}\s*[\])]?",
     re.S,
 )
-_BASE = re.compile(r"([0-9A-Za-z]+)\s*_\s*\{?\s*(\d{1,2})\s*\}?")
+_BASE = re.compile(r"\(?([0-9A-Za-z]+)\)?\s*_\s*\{?\s*\(?(\d{1,2})\)?\s*\}?")
+_IN_TEXT = re.compile(r"\\(?:text|mathrm|textrm)\s*\{\s*([0-9A-Za-z]+)\s*\}")
 _INFINITY = re.compile(r"([-+]?)\s*(?:\\infty|\\inf|infinity|inf|oo|无穷大?|正无穷|)", re.I)
 _COMPARISON = re.compile(r"<=|>=|\\leqslant|\\geqslant|\\leq|\\geq|\\le(?![a-z])|\\ge(?![a-z])|\\lt|\\gt|<|>")
 _UNEQUAL = re.compile(r"!=|\\neq?(?![a-z])")
@@ -52,6 +62,8 @@ def structure(text: str, depth: int = 0) -> Canonical | None:
         return Canonical("(-inf,inf)")
     if _EMPTY.fullmatch(text):
         return Canonical("{}")
+    if (found := _BUILDER.fullmatch(text)) is not None:
+        return structure(found.group(1).strip(), depth + 1)
     text = without_braces(text)
     for reader in (
         _matrix,
@@ -76,7 +88,7 @@ def structure(text: str, depth: int = 0) -> Canonical | None:
 def _part(text: str, depth: int) -> Canonical:
     """The form of one part, whatever it is."""
     text = cleaned(text)
-    choice = choice_key(text) or moment_or_ratio(text)
+    choice = choice_key(text) or moment_or_ratio(text) or compound_key(text)
     if choice is not None:
         return Canonical(choice)
     return structure(text, depth + 1) or Canonical(f"t:{prose_key(text)}")
@@ -99,13 +111,16 @@ def _matrix(text: str, depth: int) -> Canonical | None:
 
 
 def _member(text: str, depth: int) -> Canonical | None:
-    found = _MEMBER.fullmatch(text) or _BUILDER.fullmatch(text)
+    found = _MEMBER.fullmatch(text)
     return None if found is None else structure(found.group(1).strip(), depth + 1)
 
 
 def _base(text: str, depth: int) -> Canonical | None:
-    found = _BASE.fullmatch(text)
-    if found is None or not any(map(str.isdigit, found.group(1))):
+    found = _BASE.fullmatch(_IN_TEXT.sub(r"\1", text) if "\\" in text else text)
+    if found is None:
+        return None
+    digits, base = found.group(1), int(found.group(2))
+    if not any(map(str.isdigit, digits)) and not (base == 16 and re.fullmatch(r"[A-Fa-f]{2,}", digits)):
         return None
     return Canonical(f"base:{found.group(1).upper().lstrip('0') or '0'}_{int(found.group(2))}")
 
@@ -155,11 +170,13 @@ def _joined(text: str, depth: int) -> Canonical | None:
         len(part.split()) > 4 and not re.search(r"[\\=<>+*/^]", part) for part in parts
     ):
         return None
-    assigned = [_ASSIGNED.fullmatch(part.strip()) for part in parts]
-    names = [found.group(1) for found in assigned if found is not None]
+    assigned = [_ASSIGNED.fullmatch(part.strip()) or _LABELLED.fullmatch(part.strip()) for part in parts]
+    names = ["".join(found.group(1).split()) for found in assigned if found is not None]
     if len(names) == len(parts) and len(set(names)) == len(names):
         pairs = sorted(
-            f"{found.group(1)}={_part(found.group(2), depth).name}" for found in assigned if found is not None
+            f"{name}={_part(found.group(2), depth).name}"
+            for name, found in zip(names, assigned, strict=True)
+            if found is not None
         )
         return Canonical(f"values[{' ; '.join(pairs)}]")
     forms = [_part(part, depth) for part in parts]
@@ -178,6 +195,12 @@ def _between(forms: list[Canonical]) -> Canonical | None:
 
 
 def _bracketed(text: str, depth: int) -> Canonical | None:
+    if (coordinates := _COORDINATES.fullmatch(text)) is not None:
+        return _bracketed(coordinates.group(1), depth)
+    if (label := _POINT.match(text)) is not None and label.end() > 0:
+        point = _bracketed(text[label.end() :], depth)
+        constant_ones = point is not None and all(map(_is_constant_name, point.key.strip("()").split(",")))
+        return point if constant_ones and point is not None and "," in point.key else None
     found = enclosed(text)
     if found is None:
         return None
@@ -229,11 +252,31 @@ def _compared(text: str, depth: int) -> Canonical | None:
         return Canonical(f"{'[' if closed else '('}{bound.name},inf)")
     if sign[0] == ">":
         left, right = right, left
-    return _difference("leq" if closed else "less", left, right, keep_sign=True)
+    return _solved(left, right, closed=closed) or _difference(
+        "leq" if closed else "less", left, right, keep_sign=True
+    )
+
+
+def _solved(lower: str, higher: str, *, closed: bool) -> Canonical | None:
+    """The interval of lower < higher, both linear in one symbol: 2x < 6 is x < 3."""
+    try:
+        tree = Op("add", (parse(higher), Op("neg", (parse(lower),))))
+        if len(symbols(tree)) != 1 or (found := linear_root(tree)) is None:
+            return None
+    except (NotAlgebraError, UnboundedError):
+        return None
+    root, rises = found
+    if rises:
+        return Canonical(f"{'[' if closed else '('}{number_key(root)},inf)")
+    return Canonical(f"(-inf,{number_key(root)}{']' if closed else ')'}")
 
 
 def _is_constant(form: Canonical) -> bool:
-    return form.key.startswith(("n:", "q:", "r:", "inf", "-inf"))
+    return _is_constant_name(form.key)
+
+
+def _is_constant_name(name: str) -> bool:
+    return name.startswith(("n:", "q:", "r:", "inf", "-inf"))
 
 
 def _interval(low: str, low_closed: bool, high: str, high_closed: bool, depth: int) -> Canonical | None:
@@ -245,7 +288,12 @@ def _interval(low: str, low_closed: bool, high: str, high_closed: bool, depth: i
 
 
 def _unequal(text: str, depth: int) -> Canonical | None:
-    sides = _UNEQUAL.split(text)
+    sides = [side.strip() for side in _UNEQUAL.split(text)]
+    if len(sides) == 2 and re.fullmatch(_NAME, sides[0]):
+        hole = structure(sides[1], depth + 1)
+        if hole is not None and _is_constant(hole):
+            # All numbers but one are two intervals.
+            return _unordered([Canonical(f"(-inf,{hole.name})"), Canonical(f"({hole.name},inf)")])
     return _difference("unequal", sides[0], sides[1], keep_sign=False) if len(sides) == 2 else None
 
 
@@ -255,7 +303,15 @@ def _equation(text: str, depth: int) -> Canonical | None:
     if (found := _ASSIGNED.fullmatch(text)) is not None and not re.search(
         rf"(?<![A-Za-z\\]){re.escape(found.group(1))}(?![A-Za-z])", found.group(2)
     ):
-        return _last_side(found.group(2), depth)
+        value = _last_side(found.group(2), depth)
+        if value is None or not re.fullmatch(_NAME, found.group(2).strip()):
+            return value
+    if (
+        (found := _LABELLED.fullmatch(text)) is not None
+        and (value := _last_side(found.group(2), depth)) is not None
+        and _is_constant(value)
+    ):
+        return value
     if (found := _REVERSED.fullmatch(text)) is not None:
         return structure(found.group(1).strip(), depth + 1)
     sides = [side.strip() for side in re.split(r"={1,2}", text)]
@@ -300,7 +356,7 @@ def _expression(text: str, depth: int) -> Canonical | None:
         tree = parse(text)
         if not symbols(tree):
             return Canonical(_constant_key(constant(tree)))
-        if re.fullmatch(r"[A-Za-z]{2,}", text) and not _PRODUCT.fullmatch(text):
+        if re.fullmatch(r"[A-Za-z]{2,}", text) and not _PRODUCT.fullmatch(text) and text not in FACTORS:
             return None
         found = values(tree)
     except (NotAlgebraError, UnboundedError):

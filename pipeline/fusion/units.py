@@ -42,6 +42,14 @@ eur: € EUR euro euros 欧元
 gbp: £ GBP 英镑
 jpy: JPY yen 日元 円
 inr: ₹ INR rupee rupees Rs
+kb: KB kilobytes
+mb: MB megabyte megabytes
+gb: GB gigabyte gigabytes
+tb: TB terabyte terabytes
+kwh: kWh
+kcal: 千卡 大卡
+krw: ₩ KRW won 韩元
+hkd: HK$ HKD 港元 港币
 cent: cents ¢ 美分
 jiao: 角 毛
 fen: 分
@@ -69,6 +77,7 @@ for _line in _TABLE.strip().splitlines():
 _CURRENCIES = (
     "人民币",
     "US$",
+    "US $",
     "USD",
     "RMB",
     "CNY",
@@ -83,8 +92,16 @@ _CURRENCIES = (
     "€",
     "£",
     "₹",
+    "₩",
 )
 _COMPOUND = {"mph": "mi/h", "kph": "km/h", "kmh": "km/h", "rpm": "rev/min", "平方": "^2", "立方": "^3"}
+_WORDED = {
+    **dict.fromkeys(("us dollar", "us dollars", "u.s. dollar", "u.s. dollars"), "usd"),
+    **dict.fromkeys(("degree celsius", "degrees celsius", "degrees c", "celsius"), "degC"),
+    **dict.fromkeys(("degree fahrenheit", "degrees fahrenheit", "degrees f", "fahrenheit"), "degF"),
+}
+_BELOW = {"时": "h", "分": "min"}
+_PLAIN_POWER = re.compile(r"\b(mm|cm|dm|m|km|in|ft|yd|mi)([23])\b")
 _FILLERS = re.compile(r"\b(?:of|the|in total|total|altogether|each|approximately|about)\b")
 _ATOM = re.compile(r"([^\d\s^/*]+)\s*(?:\^\s*\{?\s*(-?\d)\s*\}?)?")
 _WORDS = re.compile(r"[A-Za-z][A-Za-z-]*(?:[ ]+[A-Za-z][A-Za-z-]*){0,4}")
@@ -96,10 +113,10 @@ def split_currency(text: str) -> tuple[str, str]:
     rest = text[len(sign) :].lstrip()
     for mark in _CURRENCIES:
         if rest.startswith(mark) and len(rest) > len(mark):
-            after = rest[len(mark) :].lstrip()
+            after = rest[len(mark) :].lstrip(" ." if mark == "Rs" else " ")
             if mark[-1].isalpha() and not (after[:1].isdigit() or rest[len(mark)] in " ."):
                 continue
-            return sign + after, _NAMES.get(mark, mark.lower())
+            return sign + after, _NAMES.get(mark.replace(" ", ""), mark.lower())
     return text, ""
 
 
@@ -108,13 +125,16 @@ def known_unit(text: str) -> str | None:
     text = text.strip().strip(".").strip()
     if not text or len(text) > 60:
         return None
+    text = _PLAIN_POWER.sub(r"\1^\2", text)
     if text in _COMPOUND:
         return _COMPOUND[text]
     if text in _NAMES:
         return _NAMES[text]
+    if text.lower() in _WORDED:
+        return _WORDED[text.lower()]
     quotient = re.split(r"\s*/\s*|\s+per\s+|每", text, maxsplit=1)
     if len(quotient) == 2:
-        above, below = known_unit(quotient[0]), known_unit(quotient[1])
+        above, below = known_unit(quotient[0]), _BELOW.get(quotient[1]) or known_unit(quotient[1])
         return None if above is None or below is None else f"{above}/{below}"
     return _power(text)
 
@@ -144,8 +164,10 @@ def noun_unit(text: str) -> str | None:
     if not text:
         return ""
     if re.fullmatch(r"[一-鿿]{1,6}", text):
+        if text[0] in "十百千万亿几多余":
+            return None
         return re.sub(r"^[个只颗本支名位条张辆棵头匹件](?=.)", "", text)
-    if not _WORDS.fullmatch(text) or len(text.split()[0]) < 3:
+    if not _WORDS.fullmatch(text) or len(text.split()[0]) < 3 or text.lower().startswith("and "):
         return None
     words = [word.lower() for word in text.split()]
     return " ".join(_singular(word) for word in words)

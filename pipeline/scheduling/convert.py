@@ -24,6 +24,9 @@ def generation_task(assigned: Assigned, *, now: int, timeout: float) -> Generati
         params=SamplingParams(
             temperature=group.temperature,
             top_p=group.top_p,
+            top_k=group.top_k,
+            min_p=group.min_p,
+            repetition_penalty=group.repetition_penalty,
             max_new_tokens=group.max_new_tokens,
             seed=assigned.task.seed,
             stop=group.stop,

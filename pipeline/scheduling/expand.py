@@ -133,6 +133,9 @@ def _groups(
                     ),
                     stop=sampling.stop,
                     images=request.images,
+                    top_k=sampling.top_k or 0,
+                    min_p=sampling.min_p or 0.0,
+                    repetition_penalty=sampling.repetition_penalty or 1.0,
                 ),
             )
         )

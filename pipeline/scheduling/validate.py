@@ -18,6 +18,8 @@ _LARGEST_METADATA = 65_536
 _MOST_STOPS, _LONGEST_STOP = 16, 256
 _LONGEST_DEADLINE_MS = 2**40
 _LARGEST_SEED = 2**62
+_LEAST_PENALTY, _MOST_PENALTY = 0.1, 10
+"""Logits are some tens: beyond these, one repeated token decides everything, and far beyond, they overflow."""
 
 
 def check_identity(request: InferenceRequest) -> None:
@@ -119,6 +121,22 @@ def check_content(request: InferenceRequest, limits: LimitSettings) -> None:
         len(sampling.stop) <= _MOST_STOPS and all(0 < len(text) <= _LONGEST_STOP for text in sampling.stop),
         "sampling.stop",
         f"must be at most {_MOST_STOPS} texts of 1 to {_LONGEST_STOP} characters",
+    )
+    _check(
+        sampling.top_k is None or sampling.top_k >= 0,
+        "sampling.top_k",
+        f"must not be negative, not {sampling.top_k}; 0 is off",
+    )
+    _check(
+        sampling.min_p is None or 0 <= sampling.min_p <= 1,
+        "sampling.min_p",
+        f"must be 0 to 1, not {sampling.min_p}",
+    )
+    penalty = sampling.repetition_penalty
+    _check(
+        penalty is None or _LEAST_PENALTY <= penalty <= _MOST_PENALTY,
+        "sampling.repetition_penalty",
+        f"must be {_LEAST_PENALTY} to {_MOST_PENALTY}, not {penalty}; 1 is off",
     )
     _check(
         request.deadline_ms is None or 0 < request.deadline_ms < _LONGEST_DEADLINE_MS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -26,6 +27,15 @@ def test_an_empty_prompt_fails_alone(tiny, prompt):
     with running(tiny) as (engine, recorder):
         first, empty, last = run_all(engine, recorder, [good(1), task(2, prompt), good(3)])
     assert (empty.finish_reason, empty.error.code) == (FinishReason.ERROR, "empty_prompt")
+    assert first.text == last.text and first.error is None
+
+
+def test_images_are_refused_and_not_passed_over(tiny):
+    shown = replace(good("shown"), images=(b"\x89PNG",))
+    with running(tiny) as (engine, recorder):
+        first, refused, last = run_all(engine, recorder, [good(1), shown, good(3)])
+    assert (refused.error.code, refused.error.retriable) == ("unsupported_sampling", False)
+    assert "images" in refused.error.message and "engine vision" in refused.error.message
     assert first.text == last.text and first.error is None
 
 

@@ -99,7 +99,10 @@ def test_unit_leniency_is_between_bare_and_united_only() -> None:
 @pytest.mark.parametrize(
     ("a", "b", "equal"),
     [
-        ("def f(x, y):\n    return g(x=y)\n", "def f(a, b):\n    return g(x=b)\n", False),
+        ("def f(x, y):\n    return g(x=y)\n", "def f(a, b):\n    return g(x=b)\n", True),
+        ("def f(x):\n    return f(x=x)\n", "def f(y):\n    return f(x=y)\n", False),
+        ("def f(x):\n    return partial(f, x=1)\n", "def f(y):\n    return partial(f, x=1)\n", False),
+        ("def f(*, k=k):\n    return k\n", "def f(*, j=j):\n    return j\n", False),
         ("def f(n):\n    return [k for k in n]\n", "def f(m):\n    return [j for j in m]\n", True),
         (
             "def f(n):\n    def g():\n        return n\n    return g\n",

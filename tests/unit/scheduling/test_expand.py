@@ -22,8 +22,12 @@ from pipeline.events import (
     TaskGroup,
 )
 from pipeline.kafka.codec import Codec
+from pipeline.kafka.crash_journal import Work
+from pipeline.kafka.records import Finished
+from pipeline.scheduling.convert import generation_task
 from pipeline.scheduling.expand import LONGEST_QUESTION, Expansion, expand
 from pipeline.scheduling.validate import check_content, check_identity
+from pipeline.scheduling.waiting import Assigned
 from pipeline.settings import LimitSettings
 
 LIMITS = LimitSettings()  # type: ignore[call-arg]
@@ -90,6 +94,20 @@ def test_overrides_replace_the_mode() -> None:
     for _, group, _ in found.values():
         assert (group.temperature, group.top_p, group.max_new_tokens) == (0.0, 0.5, 9)
         assert (group.stop, group.images) == (("x",), (b"i",))
+
+
+def test_cuts_and_penalty_reach_the_engine_by_way_of_the_batch() -> None:
+    """Left out, they are off; given, they arrive, also with the early first answer."""
+    sampling = SamplingOverrides(top_k=40, min_p=0.05, repetition_penalty=1.3)
+    for given_by, wanted in ((SamplingOverrides(), (0, 0.0, 1.0)), (sampling, (40, 0.05, 1.3))):
+        groups = expanded(replace(REQUEST, mode=Mode.DEEP, sampling=given_by)).groups
+        batch = Codec().decode(Codec().encode(Batch("b", 0, NOW, tuple(group for _, group in groups))))
+        assert isinstance(batch, Batch)
+        for group in batch.groups:
+            done, work = Finished(("batches.3", 0), 0, 0), Work("batches.3", 0, 0, 0, 0)
+            assigned = Assigned(group, group.tasks[0], done, NOW, 3, work)
+            params = generation_task(assigned, now=NOW, timeout=60).params
+            assert (params.top_k, params.min_p, params.repetition_penalty) == wanted
 
 
 def test_a_long_override_does_not_make_the_first_answer_long() -> None:
@@ -170,6 +188,17 @@ REFUSED: dict[str, tuple[InferenceRequest, str]] = {
     "nan": (replace(REQUEST, sampling=SamplingOverrides(temperature=math.nan)), "sampling.temperature"),
     "top_p 0": (replace(REQUEST, sampling=SamplingOverrides(top_p=0.0)), "sampling.top_p"),
     "top_p nan": (replace(REQUEST, sampling=SamplingOverrides(top_p=math.nan)), "sampling.top_p"),
+    "top_k": (replace(REQUEST, sampling=SamplingOverrides(top_k=-1)), "sampling.top_k"),
+    "min_p": (replace(REQUEST, sampling=SamplingOverrides(min_p=1.01)), "sampling.min_p"),
+    "min_p nan": (replace(REQUEST, sampling=SamplingOverrides(min_p=math.nan)), "sampling.min_p"),
+    "penalty 0": (
+        replace(REQUEST, sampling=SamplingOverrides(repetition_penalty=0.0)),
+        "sampling.repetition_penalty",
+    ),
+    "penalty inf": (
+        replace(REQUEST, sampling=SamplingOverrides(repetition_penalty=math.inf)),
+        "sampling.repetition_penalty",
+    ),
     "no token": (replace(REQUEST, sampling=SamplingOverrides(max_new_tokens=0)), "sampling.max_new_tokens"),
     "deadline": (replace(REQUEST, deadline_ms=0), "deadline_ms"),
     "past": (replace(REQUEST, deadline_ms=-1), "deadline_ms"),
