@@ -11,7 +11,7 @@ PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3; do \
 	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$each && break; done)
 
 # Of the tests; each starts a Kafka of its own. Most tests wait most of the time.
-PROCESSES ?= 3
+PROCESSES ?= 2
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed

@@ -208,6 +208,8 @@ class Aggregator(PartitionWorker):
     def _publication(self, result: Result, now: int) -> Iterable[Output]:
         key = result.request_id.encode()
         identity = (result_identity(result.request_id, result.run, result.revision),)
+        if not is_final(result) and self.written(result_identity(result.request_id, result.run, 1)):
+            return  # its records have come again: a first answer never follows the final one
         yield Output(RESULTS, self.shard, key, fitted(result, self.codec.encode, LARGEST_RESULT), identity)
         if is_final(result) and self.windows[result.request_id, result.run].outstanding:
             decided = Control(result.request_id, result.run, ControlAction.DECIDED, now, result.status)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import count, pairwise, takewhile
 
 from pipeline.chaos.audit_deliveries import wants_callback
 from pipeline.chaos.evidence import Committed, Evidence, Place, Record, RunKey, Snapshot, TaskKey, tasks_in
@@ -96,12 +96,14 @@ def _routed(evidence: Evidence, request: InferenceRequest, now: int) -> str:
 
 
 def _counted(evidence: Evidence, key: RunKey, snapshot: Snapshot) -> str:
-    """When all inputs of a vote are behind the position, so is its result."""
+    """When all inputs of a vote are behind the position, those of its review round among them, so is its result."""
     opened = evidence.opened.get(key, ())
     if not opened or not snapshot.passed(opened[0]):
         return ""
     assert isinstance(opened[0].event, Opened)
-    samples = [evidence.samples.get((*key, index), ()) for index in range(opened[0].event.expected)]
+    answers = opened[0].event.expected
+    reviews = takewhile(lambda index: (*key, index) in evidence.tasks, count(answers))
+    samples = [evidence.samples.get((*key, index), ()) for index in (*range(answers), *reviews)]
     complete = all(records and snapshot.passed(records[0]) for records in samples)
     if complete and evidence.final_at.get(key, snapshot.at + 1) > snapshot.at:
         return "the aggregator's offset is ahead of a complete vote without a result"

@@ -93,8 +93,10 @@ class Injector:
         elif fault.actor.is_broker:
             assert self._broker is not None
             self._broker.kill(fault.actor.number)
-            self._clock.wait(fault.lasts)
-            self._broker.start()
+            try:
+                self._clock.wait(fault.lasts)
+            finally:
+                self._broker.start()
         else:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -57,8 +57,17 @@ class Stages:
         return self._stretch(begin)
 
     def faults(self) -> Stretch:
+        """All that are planned, or until Ctrl-C: what was done by then is audited."""
         self._progress.stage = "chaos"
         begin = time.monotonic()
+        try:
+            self._make_faults()
+        except KeyboardInterrupt:
+            self._progress.stage = "interrupted: no more faults"
+        self.injector.settle()
+        return self._stretch(begin)
+
+    def _make_faults(self) -> None:
         for fault in self._plan():
             if self.injector.given_up():
                 break
@@ -68,8 +77,6 @@ class Stages:
             self.injector.make(fault)
             if not fault.actor.is_broker:
                 self.snap()
-        self.injector.settle()
-        return self._stretch(begin)
 
     def finish(self) -> None:
         """Send nothing more and wait until everything has ended, or nothing moves any more."""

@@ -51,6 +51,8 @@ def chaos(
     then not killed. The same seed makes the same plan. For every five kills one process is paused as well, some
     for so long that another takes over.
 
+    Ctrl-C while faults are made ends them and audits what was done; a second one ends at once.
+
     Exit codes: 0 the audit found nothing and every kill was made; 1 otherwise, so also when a --broken run shows
     what it should; 2 something is missing or wrong; 130 Ctrl-C.
     """

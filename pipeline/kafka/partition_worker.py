@@ -32,7 +32,7 @@ from pipeline.kafka.dead_letters import Source
 from pipeline.kafka.fenced_sink import FencedSink
 from pipeline.kafka.passed_over import passed_over
 from pipeline.kafka.quarantine import Part, Quarantine
-from pipeline.kafka.records import Output, Place
+from pipeline.kafka.records import Identity, Output, Place
 from pipeline.kafka.transactional_producer import worth_waiting
 from pipeline.ledger import Ledger
 from pipeline.settings import Settings
@@ -157,6 +157,10 @@ class PartitionWorker(ABC):
     def sink(self) -> FencedSink:
         assert self._sink is not None
         return self._sink
+
+    def written(self, identity: Identity) -> bool:
+        """Whether the sink knows this to be written; by an older owner, too."""
+        return self._sink is not None and self._sink.has(identity)
 
     async def prepare(self) -> None:  # noqa: B027 - a hook that not every worker needs
         """Called before the first record is gathered; tried again like everything else when it fails."""

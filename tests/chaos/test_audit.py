@@ -307,6 +307,14 @@ def test_an_offset_ahead_of_work_that_was_done_later_is_found() -> None:
         assert world.findings() == []
 
 
+def test_a_vote_whose_reviews_are_still_drawn_has_no_result_yet() -> None:
+    world = well()
+    world.times[RESULTS, 0] = 60
+    world.topics[LANE].append(batch(3))
+    world.snapshots = [at(50, samples=Committed(4))]
+    assert "the aggregator's offset is ahead of a complete vote without a result" not in world.said()
+
+
 def test_an_offset_ahead_of_a_callback_that_was_recorded_later_is_found() -> None:
     world = well()
     world.times |= {(DELIVERIES, offset): 60 for offset in range(3)}

@@ -16,6 +16,11 @@ def marker(agent: str) -> str:
     return f"poison-for-{agent}"
 
 
+def deadly(agent: str) -> str:
+    """What it looks for; the aggregator in a sample's text, not in the question, which other records hold too."""
+    return f"answer is {marker(agent)}" if agent == "aggregator" else marker(agent)
+
+
 def _poison(deadly: bytes) -> None:
     decode = Codec.decode
 
@@ -29,5 +34,5 @@ def _poison(deadly: bytes) -> None:
 
 if __name__ == "__main__":
     name = sys.argv.pop()
-    _poison(marker(name).encode())
+    _poison(deadly(name).encode())
     runpy.run_module(f"agents.{name}", run_name="__main__")

@@ -57,7 +57,7 @@ def test_the_body() -> None:
     data = document["data"]
     assert (data["request_id"], data["run"], data["revision"], data["status"]) == ("r1", 0, 1, "done")
     assert data["votes"] == [
-        {"answer": "四十二", "count": 2, "confidence": 0.9, "score": 1.8, "samples": [0, 1]}
+        {"answer": "四十二", "count": 2, "confidence": 0.9, "score": 1.8, "samples": [0, 1], "review": None}
     ]
     assert data["chosen_text"] == "the chosen \u2028 text"
     assert (data["mode"], data["priority"], data["tenant"], data["error"]) == ("standard", 3, "t", None)
