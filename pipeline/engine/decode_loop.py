@@ -27,6 +27,7 @@ from pipeline.engine.row import Row
 from pipeline.engine.runner import is_out_of_memory
 from pipeline.engine.sampler import draw
 from pipeline.engine.slot_table import SlotTable, describe
+from pipeline.engine.telling import tell_done, tell_tokens
 from pipeline.errors import ContextExceededError, NonFiniteLogitsError, UnsupportedSamplingError
 from pipeline.events import ErrorInfo, FinishReason
 
@@ -176,7 +177,7 @@ class DecodeLoop:
                 self._finish(row, FinishReason.ERROR, describe(NonFiniteLogitsError(message)), poisoned=True)
                 continue
             piece, reason = row.accept(token, self._loaded.eos_ids, now)
-            self._show(row, piece)
+            tell_tokens(self._listener, row.task.key, piece)
             if reason is not None:
                 self._finish(row, reason)
 
@@ -204,17 +205,6 @@ class DecodeLoop:
         except Exception:
             _log.exception("last text lost", key=row.task.key)
             piece = ""
-        self._show(row, piece)
+        tell_tokens(self._listener, row.task.key, piece)
         completion = row.completion(reason, self._clock(), error)
-        try:
-            self._listener.done(completion)
-        except Exception:
-            _log.exception("listener failed", key=row.task.key)
-
-    def _show(self, row: Row, piece: str) -> None:
-        if not piece:
-            return
-        try:
-            self._listener.tokens(row.task.key, piece)
-        except Exception:
-            _log.exception("listener failed", key=row.task.key)
+        tell_done(self._listener, completion)

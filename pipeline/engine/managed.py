@@ -26,6 +26,7 @@ from pipeline.engine.row import Row
 from pipeline.engine.sampler import Draw
 from pipeline.engine.slot_table import describe
 from pipeline.engine.slots import thread_count
+from pipeline.engine.telling import tell_done, tell_tokens
 from pipeline.errors import ContextExceededError, EngineError
 from pipeline.events import ErrorInfo, FinishReason
 from pipeline.settings import Settings
@@ -173,7 +174,7 @@ class ManagedEngine:
         row, now = run.row, self._clock()
         for token in heard.tokens[len(row.generated) - run.known :]:
             piece, reason = row.accept(Draw(token, 0.0), self._loaded.eos_ids, now)
-            self._show(row, piece)
+            tell_tokens(self._listener, row.task.key, piece)
             if reason is not None:
                 self._finish(row, reason)
                 return
@@ -203,18 +204,7 @@ class ManagedEngine:
             self._suspects.remove(row)
         self._inbox.remove(row)
         piece, reason = row.flush(reason)
-        self._show(row, piece)
+        tell_tokens(self._listener, row.task.key, piece)
         completion = row.completion(reason, self._clock(), error)
         seed = row.task.params.seed
-        try:
-            self._listener.done(replace(completion, seed=seed, mean_logprob=None))
-        except Exception:
-            _log.exception("listener failed", key=row.task.key)
-
-    def _show(self, row: Row, piece: str) -> None:
-        if not piece:
-            return
-        try:
-            self._listener.tokens(row.task.key, piece)
-        except Exception:
-            _log.exception("listener failed", key=row.task.key)
+        tell_done(self._listener, replace(completion, seed=seed, mean_logprob=None))

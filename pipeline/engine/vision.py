@@ -15,7 +15,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-import structlog
 import torch
 
 from pipeline.engine.base import EngineListener, GenerationTask, TaskKey
@@ -25,13 +24,12 @@ from pipeline.engine.row import Row
 from pipeline.engine.sampler import draw
 from pipeline.engine.slot_table import describe
 from pipeline.engine.slots import thread_count
+from pipeline.engine.telling import tell_done, tell_tokens
 from pipeline.engine.vision_images import read_images, views
 from pipeline.engine.vision_model import VisionModel, load_vision_model
 from pipeline.errors import ContextExceededError, NonFiniteLogitsError
 from pipeline.events import ErrorInfo, FinishReason
 from pipeline.settings import Settings
-
-_log = structlog.get_logger(__name__)
 
 
 class VisionEngine:
@@ -113,7 +111,7 @@ class VisionEngine:
                 if drawn is None:
                     raise NonFiniteLogitsError("The model gave numbers that are not finite for this sample")
                 piece, reason = row.accept(drawn, self._vision.loaded.eos_ids, self._clock())
-                self._show(row, piece)
+                tell_tokens(self._listener, row.task.key, piece)
                 if reason is not None:
                     self._finish(row, reason)
                     return
@@ -159,16 +157,5 @@ class VisionEngine:
     def _finish(self, row: Row, reason: FinishReason, error: ErrorInfo | None = None) -> None:
         self._inbox.remove(row)
         piece, reason = row.flush(reason)
-        self._show(row, piece)
-        try:
-            self._listener.done(row.completion(reason, self._clock(), error))
-        except Exception:
-            _log.exception("listener failed", key=row.task.key)
-
-    def _show(self, row: Row, piece: str) -> None:
-        if not piece:
-            return
-        try:
-            self._listener.tokens(row.task.key, piece)
-        except Exception:
-            _log.exception("listener failed", key=row.task.key)
+        tell_tokens(self._listener, row.task.key, piece)
+        tell_done(self._listener, row.completion(reason, self._clock(), error))

@@ -223,7 +223,7 @@ class PartitionWorkers:
         return [(tp.topic, tp.partition) for tp in assignment if tp.topic == self._topic]
 
     async def _own(self, *_: Any, **__: Any) -> None:
-        """Called when tables are recovered too: before that no partition is fetched."""
+        """Called when the assignment stands: before that no partition is fetched."""
         self._ledger.own(dict.fromkeys(self._owned(), False))
 
     async def _feed(self, stream: Any) -> None:
