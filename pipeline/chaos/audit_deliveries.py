@@ -68,7 +68,7 @@ def _one(evidence: Evidence, webhook_id: str, records: Sequence[Record]) -> Iter
         yield Finding(
             Wrong.UNEXPLAINED_REPEAT,
             "a callback came more often than attempts and faults explain",
-            webhook_id,
+            f"{webhook_id}: {max(attempts)} attempts recorded, came at {[reception.at for reception in came]}",
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ _SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 _MARKER = b"\xc3\x01"
 _TIMEOUT = 10.0
 _PATIENCE = 60.0
+_OFFSETS, _GROUP_METADATA = "__consumer_offsets", 2
 _CODE = "tallystream.error.code"
 
 READ_BY = {"batcher": (REQUESTS,), "worker": LANES, "aggregator": (SAMPLES,), "webhook": (RESULTS,)}
@@ -134,6 +136,32 @@ def snapshot(bootstrap: str, app: str, shards: int) -> Snapshot | None:
                     tp.offset, bitmaps(tp.offset, tp.metadata or "")
                 )
     return Snapshot(round(time.time() * 1000), positions)
+
+
+def handed_over(bootstrap: str, group: str) -> list[int]:
+    """When (in ms) the group's partitions were given out anew: its metadata is rewritten each time.
+
+    Read of Kafka's own topic: the key of such a record is the version 2 (int16) and the group's name.
+
+    Raises:
+        BrokerDownError: it can not be read to its end.
+    """
+    key = struct.pack(">hh", _GROUP_METADATA, len(group)) + group.encode()
+    consumer = _consumer(bootstrap)
+    try:
+        partitions = consumer.list_topics(_OFFSETS, timeout=_TIMEOUT).topics[_OFFSETS].partitions
+        ends = {
+            (_OFFSETS, number): consumer.get_watermark_offsets(
+                TopicPartition(_OFFSETS, number), timeout=_TIMEOUT
+            )[1]
+            for number in partitions
+        }
+        found = _all(consumer, {place: end for place, end in ends.items() if end})
+        return [message.timestamp()[1] for message in found if message.key() == key]
+    except KafkaException as error:
+        raise BrokerDownError(f"the audit can not read {_OFFSETS}: {error}") from error
+    finally:
+        consumer.close()
 
 
 def bitmaps(offset: int, metadata: str) -> dict[int, int]:

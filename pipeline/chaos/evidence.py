@@ -69,7 +69,7 @@ class Reception:
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """A fault that can make a callback come again: of a webhook agent or a broker; in ms."""
+    """What can make a callback come again, in ms: a fault of a webhook agent or a broker, or a change of owners."""
 
     begin: int
     end: int

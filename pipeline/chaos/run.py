@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 import uuid
@@ -10,11 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pipeline.admin import create_topics
 from pipeline.chaos.audit import audit
-from pipeline.chaos.collect import read_log
+from pipeline.chaos.collect import handed_over, read_log
 from pipeline.chaos.evidence import Disturbance, Evidence
 from pipeline.chaos.faults import PATIENCE, Injected, Injector
 from pipeline.chaos.findings import summarised
@@ -95,7 +97,10 @@ def run_chaos(settings: Settings, options: Options, say: Say, progress: Progress
             ends=log.ends,
             received=receiver.received(),
             rejected=receiver.counts()[2],
-            disturbances=[_disturbance(made) for made in injector.done if _repeats_callbacks(made)],
+            disturbances=[
+                *(_disturbance(made) for made in injector.done if _repeats_callbacks(made)),
+                *(Disturbance(at, at) for at in handed_over(settings.bootstrap, f"{settings.app}-webhook")),
+            ],
         )
     return Report(
         seed=options.seed,
@@ -129,7 +134,17 @@ def _fresh_kafka(
             settings = settings.model_copy(update={"replication": options.brokers})
         settings = settings.model_copy(update={"bootstrap": bootstrap})
         create_topics(settings)
-        yield broker, settings
+        try:
+            yield broker, settings
+        finally:
+            if broker is not None and options.logs is not None:
+                _keep_logs(broker, options.logs)
+
+
+def _keep_logs(broker: LocalBroker, folder: Path) -> None:
+    """Kafka's own logs end with its data otherwise."""
+    for node, log in broker.logs.items():
+        shutil.copyfile(log, folder / f"kafka-{node}.log")
 
 
 def _refuse_used(settings: Settings) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import wait
 from dataclasses import dataclass
 from itertools import islice
 from queue import SimpleQueue
@@ -34,6 +35,8 @@ from pipeline.telemetry import now_ms
 from pipeline.topics import DELIVERIES, RESULTS, largest_record, shard_of
 
 _POLL = 0.02
+_HAND_OVER = 3.0
+"""Seconds that a rebalance waits for callbacks under way: what is not recorded by then is sent again."""
 _PROGRESS_EVERY = 0.25
 """Seconds in which results that want no callback share one transaction: it holds nothing but their offsets."""
 
@@ -104,9 +107,16 @@ class DeliveryLog:
                 pending.pop(event.delivery_id, None)
         for delivery in pending.values():
             self._submit(delivery)
+        assert self._dispatcher is not None
+        self._loop.call_soon_threadsafe(self._dispatcher.resume)
 
     def revoking(self) -> None:
-        self._publish()
+        """Begin no callback any more, and record those under way: the next owner would send them again."""
+        assert self._dispatcher is not None
+        quiet = asyncio.run_coroutine_threadsafe(self._dispatcher.pause(), self._loop)
+        deadline = time.monotonic() + _HAND_OVER
+        while self._publish() and not quiet.done() and time.monotonic() < deadline:
+            wait([quiet], timeout=_POLL)
 
     def rewound(self, places: Sequence[Place]) -> None:
         """Results of these partitions come again; what was attempted is recorded then."""
@@ -157,18 +167,20 @@ class DeliveryLog:
         """Whether there is more to write than that results without a callback were read."""
         return bool(self._outputs or self._new or self._recording or not self._attempted.empty())
 
-    def _publish(self) -> None:
+    def _publish(self) -> bool:
+        """Whether all that is known is written."""
         while not self._attempted.empty():
             self._recording.append(self._attempted.get())
         owned = [item for item in self._recording if self._owns(item.delivery)]
         outputs = [*self._outputs, *map(self._output, [*self._new, *(item.delivery for item in owned)])]
         if not self._consumer.publish(outputs, self._finished):
-            return
+            return False
         for delivery in self._new:
             self._submit(delivery)
         for item in self._recording:
             self._loop.call_soon_threadsafe(_resolve, item.durable)
         self._outputs, self._finished, self._new, self._recording = [], [], [], []
+        return True
 
     def _owns(self, delivery: Delivery) -> bool:
         return self._consumer.owns((RESULTS, shard_of(delivery.request_id, self._settings.shards)))

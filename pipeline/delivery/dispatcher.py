@@ -100,7 +100,7 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake_up: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._closing = False
+        self._closing = self._paused = False
         self._error: Exception | None = None
         self._failed = asyncio.Event()
 
@@ -141,13 +141,24 @@ class Dispatcher:
         assert self._error is not None
         return self._error
 
-    async def close(self) -> None:
-        """Start nothing more; return when the running attempts have ended and are recorded."""
-        self._closing = True
+    async def pause(self) -> None:
+        """Start nothing more until `resume`; return when the running attempts have ended and are recorded."""
+        self._paused = True
         for handle in (self._timer, self._wake_up):
             if handle is not None:
                 handle.cancel()
+        self._timer = self._wake_up = None
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def resume(self) -> None:
+        """Go on after `pause`; not after `close`."""
+        self._paused = self._closing
+        self._wake()
+
+    async def close(self) -> None:
+        """As `pause`, for good."""
+        self._closing = True
+        await self.pause()
 
     def _holds(self, entry: _Entry) -> bool:
         return self._entries.get(entry.delivery.delivery_id) is entry
@@ -159,7 +170,7 @@ class Dispatcher:
 
     def _wake(self) -> None:
         # Not at once: deliveries submitted in one go are seen together, so that their order counts.
-        if self._wake_up is None and not self._closing:
+        if self._wake_up is None and not self._paused:
             self._wake_up = asyncio.get_running_loop().call_soon(self._pump)
 
     def _pump(self) -> None:

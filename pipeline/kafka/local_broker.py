@@ -91,6 +91,11 @@ class LocalBroker:
         return self._run_folder.path if self._run_folder else self._kept
 
     @property
+    def logs(self) -> dict[int, Path]:
+        """The log of each node, by node id, while it runs."""
+        return {node.id: node.log for node in self._nodes}
+
+    @property
     def pids(self) -> dict[int, int]:
         return {number: child.pid for number, child in self._children.items() if child.poll() is None}
 

@@ -2,49 +2,66 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, cast
 
-from pipeline.chaos.mending import Mender
-from pipeline.kafka.local_broker import LocalBroker
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
-COMPLAINT = (
-    "ERROR The state machine of the coordinator x-4 is out of sync with the underlying log. And so on.\n"
-)
+from pipeline.admin import create_topics
+from pipeline.chaos.mending import Mender
+from pipeline.chaos.probe import names, serves
+from pipeline.kafka.local_broker import LocalBroker
+from pipeline.settings import Settings
 
 
 class Nodes:
-    """Two nodes of which nothing is there but their logs."""
+    """Three nodes; Kafka serves as soon as the ill one was started again."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.pids = folder, {1: 11, 2: 12}
+    def __init__(self, ill: int | None) -> None:
+        self.ill, self.pids, self.bootstrap = ill, {1: 11, 2: 12, 3: 13}, "nodes"
         self.done: list[str] = []
-        for node in self.pids:
-            (folder / f"node-{node}").mkdir()
-            self.log(node, "all is well\n")
 
-    def log(self, node: int, line: str) -> None:
-        with (self.folder / f"node-{node}" / "kafka.log").open("a") as log:
-            log.write(line)
+    def serves(self, bootstrap: str) -> bool:
+        assert bootstrap == self.bootstrap
+        return self.ill is None
 
     def kill(self, node: int) -> None:
         self.done.append(f"kill {node}")
+        self.ill = None if node == self.ill else self.ill
 
     def start(self) -> None:
         self.done.append("start")
 
+    def mender(self) -> Mender:
+        return Mender(cast(LocalBroker, cast(Any, self)), self.serves)
 
-def test_a_node_is_started_again_once_for_what_it_has_complained_of(tmp_path: Path) -> None:
-    nodes = Nodes(tmp_path)
-    mender = Mender(cast(LocalBroker, cast(Any, nodes)))
-    assert not mender.mend()
-    nodes.log(2, COMPLAINT * 3)
+
+def test_nodes_are_started_again_until_kafka_serves() -> None:
+    nodes = Nodes(ill=2)
+    mender = nodes.mender()
     assert mender.mend() and not mender.mend()
-    assert (nodes.done, mender.restarts) == (["kill 2", "start"], 1)
-    nodes.log(2, COMPLAINT)
-    assert mender.mend()
-    assert mender.restarts == 2
+    assert (nodes.done, mender.restarts) == (["kill 1", "start", "kill 2", "start"], 2)
 
 
-def test_a_kafka_of_somebody_else_is_left_alone() -> None:
+def test_a_kafka_that_serves_and_one_of_somebody_else_are_left_alone() -> None:
+    nodes = Nodes(ill=None)
+    assert not nodes.mender().mend()
+    assert nodes.done == []
     assert not Mender(None).mend()
+
+
+@pytest.mark.integration
+def test_names_are_those_of_every_coordinator_and_a_whole_kafka_serves(settings: Settings) -> None:
+    create_topics(settings.model_copy(update={"shards": 2}))  # as every test of this Kafka has them
+    Producer({"bootstrap.servers": settings.bootstrap, "transactional.id": "first"}).init_transactions(30)
+    assert serves(settings.bootstrap)
+    states = (
+        AdminClient({"bootstrap.servers": settings.bootstrap}).list_topics().topics["__transaction_state"]
+    )
+    assert len(list(names(len(states.partitions)))) == len(states.partitions) > 1
+
+
+def test_nobody_serves_where_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.chaos.probe._TIMEOUT", 0.2)
+    assert not serves("127.0.0.1:1")

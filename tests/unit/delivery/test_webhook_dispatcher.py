@@ -372,6 +372,33 @@ async def test_close_waits_for_what_runs_and_starts_nothing_more() -> None:
         assert b.started == ["d"] and [d.delivery_id for d in b.recorded] == ["d"]
 
 
+async def test_a_pause_waits_for_what_runs_and_what_comes_meanwhile_goes_after_it() -> None:
+    async with bench(total=1) as b:
+        b.submit("d", "e")
+        await settle()
+        pausing = asyncio.create_task(b.dispatcher.pause())
+        await settle()
+        assert not pausing.done()
+        await b.end("d")
+        await pausing
+        b.submit("f")
+        await settle()
+        assert b.started == ["d"] and [d.delivery_id for d in b.recorded] == ["d"]
+        b.dispatcher.resume()
+        await settle()
+        await b.end("e")
+        assert b.started == ["d", "e", "f"]
+
+
+async def test_nothing_resumes_what_was_closed() -> None:
+    async with bench() as b:
+        await b.dispatcher.close()
+        b.dispatcher.resume()
+        b.submit("d")
+        await settle()
+        assert b.started == []
+
+
 async def test_the_stamp_is_that_of_each_attempt() -> None:
     async with bench() as b:
         b.submit("d")
