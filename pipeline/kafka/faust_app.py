@@ -28,17 +28,20 @@ _PAUSE = 0.5
 
 
 class PatientCoordinator(GroupCoordinator):
-    """Joins its group again after whatever error.
+    """Joins its group again after whatever error, as a new member.
 
     aiokafka keeps an error until somebody asks for records, and joins again after that. Faust asks when it has
     partitions: after one bad answer, as from a coordinator that is still loading, it would wait for ever.
+
+    A static member whose answer got lost has joined under an id that it was never told; under its old one the
+    broker refuses it as somebody else's, with a code that aiokafka does not know.
     """
 
     async def _push_error_to_user(self, exc: BaseException) -> Any:
         me: Any = self
         log.warning("joining the group again", group=me.group_id, error=repr(exc))
         await asyncio.wait([me._closing], timeout=_PAUSE)
-        self.request_rejoin()
+        self.reset_generation()
 
 
 aiokafka_consumer.GroupCoordinator = PatientCoordinator

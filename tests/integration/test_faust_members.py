@@ -47,3 +47,39 @@ async def test_a_member_joins_again_after_an_error_that_nobody_asks_for(
         await consumer.stop()
     assert isinstance(consumer._coordinator, faust_app.PatientCoordinator)
     assert answers == ["loading", "assignment"]
+
+
+async def test_a_static_member_that_the_broker_knows_by_an_id_it_was_never_told_joins_again(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the broker dies between taking a member in and answering it."""
+    create_topics(settings.model_copy(update={"shards": 2}))  # as every test of this Kafka has them
+    group, instance = f"{settings.app}-static", "slot-0"
+    ids: list[str] = []
+    joined: Any = CoordinatorGroupRebalance.perform_group_join
+
+    async def under_a_lost_id(self: Any) -> Any:
+        if not ids:
+            self._coordinator.member_id = "an-id-of-before"
+        ids.append(self._coordinator.member_id)
+        return await joined(self)
+
+    def member() -> Any:
+        return AIOKafkaConsumer(
+            CONTROL, bootstrap_servers=settings.bootstrap, group_id=group, group_instance_id=instance
+        )
+
+    first = member()
+    await first.start()  # the broker knows the instance from here on
+    monkeypatch.setattr(CoordinatorGroupRebalance, "perform_group_join", under_a_lost_id)
+    second = member()
+    start = asyncio.create_task(second.start())
+    try:
+        async with asyncio.timeout(60):
+            while not second.assignment():  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.05)
+    finally:
+        start.cancel()
+        await second.stop()
+        await first.stop()
+    assert ids[:2] == ["an-id-of-before", ""]
