@@ -73,6 +73,13 @@ class EngineSettings(BaseModel):
     weights: Weights = Field(Weights.FULL, description="int8 is refused where it harms the model")
     device: str = "cpu"
     deterministic: bool = Field(False, description="same seed, same bits, at any load; costs speed")
+    lookup_tokens: int = Field(
+        0,
+        ge=0,
+        le=4096,
+        description="guessed from the text so far and tried at once, all rows together; 0: none",
+    )
+    lookup_ngram: int = Field(3, ge=1, le=16, description="last tokens that have to be the same for a guess")
     context: int = Field(2048, ge=16, description="tokens of prompt and answer together, at most the model's")
     prefill_chunk: int = Field(128, ge=16, le=65_536, description="prompt tokens read between two steps")
     prefix_bytes: int = Field(
@@ -85,6 +92,15 @@ class EngineSettings(BaseModel):
     sample_timeout: float = Field(60.0, gt=0)
     image_folder: Path | None = Field(None, description="below it lie the images that requests may name")
     script: str = Field("", description="JSON options of the scripted engine")
+
+    @field_validator("lookup_tokens")
+    @classmethod
+    def _keeps_the_bits(cls, value: int, info: ValidationInfo) -> int:
+        if value and info.data.get("deterministic"):
+            raise ValueError(
+                "must be 0 with TALLYSTREAM_ENGINE__DETERMINISTIC: tokens tried change a sum's order"
+            )
+        return value
 
 
 class HttpEngineSettings(BaseModel):

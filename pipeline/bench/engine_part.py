@@ -32,4 +32,5 @@ MEASURES: Final[dict[str, Measure]] = {
     "engine-shared": _measure("engine_prompts", "shared_prompt"),
     "engine-stall": _measure("engine_prompts", "stall"),
     "engine-types": _measure("engine_rates", "number_types"),
+    "engine-lookup": _measure("engine_lookup", "prompt_lookup"),
 }

@@ -94,10 +94,10 @@ class SlotCache:
         for tensor in self._tensors():
             tensor[target, :, :length] = tensor[source, :, :length]
 
-    def clear(self, row: int) -> None:
-        """Zero a row: a hidden position has no weight, but nought times NaN is NaN."""
+    def clear(self, row: int, begin: int = 0) -> None:
+        """Zero a row from a position on: a hidden position has no weight, but nought times NaN is NaN."""
         for tensor in self._tensors():
-            tensor[row].zero_()
+            tensor[row, :, begin:].zero_()
 
     def layer(self, index: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of a layer, made at the first use with the heads and type of ``like``."""
@@ -127,25 +127,25 @@ def _resized(old: Tensor, rows: int, width: int) -> Tensor:
 
 
 class DecodeView:
-    """What a model is given as its cache for one step of rows ``first`` and on, a token each.
+    """What a model is given as its cache for one step of rows ``first`` and on.
 
     Args:
-        positions: [rows] where each row's new token goes.
+        positions: [rows, tokens] where each row's new tokens go.
         width: positions to attend over.
     """
 
     def __init__(self, cache: SlotCache, first: int, positions: Tensor, width: int) -> None:
         self._cache = cache
         self._slice = slice(first, first + len(positions))
-        self._rows = torch.arange(first, first + len(positions), device=positions.device)
+        self._rows = torch.arange(first, first + len(positions), device=positions.device)[:, None]
         self._positions = positions
         self._width = width
 
     def update(
         self, keys: Tensor, values: Tensor, layer: int, *_args: object, **_kwargs: object
     ) -> tuple[Tensor, Tensor]:
-        """Store [rows, heads, 1, size]; return [rows, heads, width, size] of each."""
+        """Store [rows, heads, tokens, size]; return [rows, heads, width, size] of each."""
         stored_keys, stored_values = self._cache.layer(layer, keys)
-        stored_keys[self._rows, :, self._positions] = keys[:, :, 0]
-        stored_values[self._rows, :, self._positions] = values[:, :, 0]
+        stored_keys[self._rows, :, self._positions] = keys.transpose(1, 2)
+        stored_values[self._rows, :, self._positions] = values.transpose(1, 2)
         return stored_keys[self._slice, :, : self._width], stored_values[self._slice, :, : self._width]

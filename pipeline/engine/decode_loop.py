@@ -5,7 +5,8 @@ One turn:
 1. End the samples that are cancelled or past their deadline, waiting or running.
 2. Fill free slots with waiting tasks, first come first served. Prompts are read for it, at most so many tokens
    a turn; a newcomer's first token is drawn at once.
-3. One forward for all running rows; draw each row's next token; end the rows that are complete.
+3. One forward for all running rows; draw each row's next token, or several where a draft comes true; end the rows
+   that are complete.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pipeline.engine.prompts import PromptEncoder
 from pipeline.engine.row import Row
 from pipeline.engine.runner import is_out_of_memory
 from pipeline.engine.sampler import draw
-from pipeline.engine.slot_table import SlotTable, describe
+from pipeline.engine.slot_table import SlotTable, Step, describe
 from pipeline.engine.telling import tell_done, tell_tokens
 from pipeline.errors import ContextExceededError, NonFiniteLogitsError, UnsupportedSamplingError
 from pipeline.events import ErrorInfo, FinishReason
@@ -76,10 +77,10 @@ class DecodeLoop:
         if not self._table.active:
             return
         results = self._table.step()
+        self._advance([(row, result) for row, result in results if isinstance(result, Step)])
         for row, result in results:
             if isinstance(result, ErrorInfo):
                 self._finish(row, FinishReason.ERROR, result)
-        self._advance([(row, result) for row, result in results if isinstance(result, Tensor)])
 
     def _sweep(self) -> None:
         """End what is cancelled or late."""
@@ -100,7 +101,7 @@ class DecodeLoop:
             logits, failure, short_of_memory = self._try_join(row)
             # Here the exception and the tensors its frames held are gone.
             if logits is not None:
-                self._advance([(row, logits)])
+                self._advance([(row, Step(logits[None]))])
             elif failure is None:
                 return
             elif short_of_memory and self._reader.store.clear(but=row.prefix):
@@ -165,21 +166,36 @@ class DecodeLoop:
             params, seed, prompt, min(params.max_new_tokens, context - len(prompt)), self._loaded.tokenizer
         )
 
-    def _advance(self, rows: list[tuple[Row, Tensor]]) -> None:
-        """Draw a token for each row from its logits."""
-        if not rows:
-            return
-        drawn = draw(torch.stack([logits for _, logits in rows]), [row.ask for row, _ in rows])
-        now = self._clock()
-        for (row, _), token in zip(rows, drawn, strict=True):
-            if token is None:
-                message = "The model gave numbers that are not finite for this sample"
-                self._finish(row, FinishReason.ERROR, describe(NonFiniteLogitsError(message)), poisoned=True)
-                continue
-            piece, reason = row.accept(token, self._loaded.eos_ids, now)
-            tell_tokens(self._listener, row.task.key, piece)
+    def _advance(self, steps: list[tuple[Row, Step]]) -> None:
+        """Draw a token for each row; a row that draws what its draft says draws on.
+
+        Rows end when all have drawn: for one that leaves another moves, with as much of the cache as it has drawn.
+        """
+        ended: list[tuple[Row, FinishReason | None]] = []
+        place = 0
+        while steps:
+            drawn = draw(
+                torch.stack([step.logits[place] for _, step in steps]), [row.ask for row, _ in steps]
+            )
+            now = self._clock()
+            drawing: list[tuple[Row, Step]] = []
+            for (row, step), token in zip(steps, drawn, strict=True):
+                if token is None:
+                    ended.append((row, None))
+                    continue
+                piece, reason = row.accept(token, self._loaded.eos_ids, now)
+                tell_tokens(self._listener, row.task.key, piece)
+                if reason is not None:
+                    ended.append((row, reason))
+                elif step.foresaw(place, token.token):
+                    drawing.append((row, step))
+            steps, place = drawing, place + 1
+        for row, reason in ended:
             if reason is not None:
                 self._finish(row, reason)
+                continue
+            message = "The model gave numbers that are not finite for this sample"
+            self._finish(row, FinishReason.ERROR, describe(NonFiniteLogitsError(message)), poisoned=True)
 
     def fail_all(self, error: Exception) -> None:
         """After an error that no row can be blamed for: end what runs, or what waits if nothing runs."""

@@ -71,6 +71,11 @@ class Row:
         """How many tokens there are in all."""
         return len(self.prompt) + len(self.generated)
 
+    @property
+    def room(self) -> int:
+        """How many tokens may still be drawn."""
+        return self._budget - len(self.generated)
+
     def accept(self, drawn: Draw, eos_ids: AbstractSet[int], now: float) -> tuple[str, FinishReason | None]:
         """Take a token; returns the text to show and, if this token ends the sample, why."""
         if self._first_token_at is None:

@@ -40,37 +40,47 @@ class Runner:
         mask = torch.ones((1, 1, end - begin, end), dtype=torch.bool, device=self._device).tril(begin)
         positions = torch.arange(begin, end, device=self._device)[None]
         ids = torch.tensor([prefix.ids[begin:end]], device=self._device)
-        logits = self._forward(ids, mask, positions, prefix)[0]
+        logits = self._forward(ids, mask, positions, prefix)[0, -1]
         prefix.read = end
         return logits
 
-    def decode(self, first: int, tokens: Sequence[int], positions: Sequence[int], *, fill: bool) -> Tensor:
-        """Feed one token to each of the rows from ``first`` on; returns logits [rows, vocabulary].
+    def decode(
+        self, first: int, tokens: Sequence[Sequence[int]], positions: Sequence[int], *, fill: bool
+    ) -> Tensor:
+        """Feed equally many tokens to each of the rows from ``first`` on, the first of them at its position.
 
         ``fill`` says that these are all the rows in use, so the others may be stepped for nothing.
         Calling it again with the same arguments writes the same, so a failed step can be repeated.
-        """
-        count = len(tokens)
-        width = round_up(max(positions) + 1)
-        if self._constant_rows and fill:
-            idle = self._rows - count
-            tokens, positions = [*tokens, *[0] * idle], [*positions, *[0] * idle]
-        at = torch.tensor(positions, device=self._device)
-        mask = (torch.arange(width, device=self._device)[None] <= at[:, None])[:, None, None]
-        ids = torch.tensor(tokens, device=self._device)[:, None]
-        return self._forward(ids, mask, at[:, None], DecodeView(self.cache, first, at, width))[:count]
 
-    def _forward(self, ids: Tensor, mask: Tensor, positions: Tensor, view: Prefix | DecodeView) -> Tensor:
+        Returns:
+            Logits [rows, tokens, vocabulary], those after each token.
+        """
+        rows, count = len(tokens), len(tokens[0])
+        width = round_up(max(positions) + count)
+        if self._constant_rows and fill:
+            idle = self._rows - rows
+            tokens, positions = [*tokens, *[[0] * count] * idle], [*positions, *[0] * idle]
+        begin = torch.tensor(positions, device=self._device)[:, None]
+        at = begin + torch.arange(count, device=self._device)
+        mask = (torch.arange(width, device=self._device) <= at[:, :, None])[:, None]
+        ids = torch.tensor(tokens, device=self._device)
+        view = DecodeView(self.cache, first, at, width)
+        return self._forward(ids, mask, at, view, keep=count)[:rows]
+
+    def _forward(
+        self, ids: Tensor, mask: Tensor, positions: Tensor, view: Prefix | DecodeView, *, keep: int = 1
+    ) -> Tensor:
+        """Logits [rows, keep, vocabulary] after the last tokens."""
         output = self._model(
             input_ids=ids,
             attention_mask=mask,
             position_ids=positions,
             past_key_values=view,
             use_cache=True,
-            logits_to_keep=1,
+            logits_to_keep=keep,
         )
         logits: Tensor = output.logits
-        return logits[:, -1]
+        return logits
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from pipeline.engine.prefix import Prefix
+from pipeline.engine.prompt_lookup import Drafter
 from pipeline.engine.row import Row
 from pipeline.engine.runner import Runner, is_out_of_memory
 from pipeline.errors import GenerationError, OutOfMemoryError
@@ -16,16 +18,39 @@ from pipeline.events import ErrorInfo
 _RECOVERY_STEPS = 256
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a forward says of one row.
+
+    Attributes:
+        logits: [1 + draft, vocabulary]; those at ``i`` hold if the row draws the first ``i`` tokens of the draft.
+        draft: tokens that were tried behind the row's last one.
+    """
+
+    logits: Tensor
+    draft: Sequence[int] = ()
+
+    def foresaw(self, place: int, token: int) -> bool:
+        """Whether ``token``, drawn at ``place``, is the draft's, so that the next logits hold."""
+        return place < len(self.draft) and token == self.draft[place]
+
+
 class SlotTable:
     """Rows in slots 0, 1, … without a gap; a row's slot is its index in ``active``.
+
+    Args:
+        runner: the model and its cache.
+        rows: how many slots.
+        drafter: what tries tokens ahead, if anything does.
 
     Attributes:
         active: the rows in slots.
         limit: how many rows may run at once; below ``rows`` for a while after memory ran out.
     """
 
-    def __init__(self, runner: Runner, rows: int) -> None:
+    def __init__(self, runner: Runner, rows: int, drafter: Drafter | None = None) -> None:
         self._runner = runner
+        self._drafter = drafter
         self._rows = rows
         self._chunk = rows
         self._calm_steps = 0
@@ -75,7 +100,7 @@ class SlotTable:
         while len(self.active) > 1 and not self._within_bound():
             evicted.append(self._evict())
         short = False
-        while self.active and not self._reserve():
+        while self.active and not self._reserve(max(row.length for row in self.active)):
             if relieve():
                 continue
             evicted.append(self._evict())
@@ -84,21 +109,27 @@ class SlotTable:
             self.shrink()
         return evicted
 
-    def step(self) -> list[tuple[Row, Tensor | ErrorInfo]]:
-        """One forward for all rows; returns for each its logits [vocabulary] or why it failed.
+    def step(self) -> list[tuple[Row, Step | ErrorInfo]]:
+        """One forward for all rows; returns for each what it says or why it failed.
 
-        A forward that fails is repeated with half the rows, and so on: memory may suffice for fewer, and
-        whatever is wrong with one row harms that row alone.
+        A forward that fails is repeated without drafts, then with half the rows, and so on: memory may
+        suffice for fewer, and whatever is wrong with one row harms that row alone.
         """
         size = self._chunk
+        drafts = self._drafts()
         pending = [(first, self.active[first : first + size]) for first in range(0, len(self.active), size)]
-        results: list[tuple[Row, Tensor | ErrorInfo]] = []
+        results: list[tuple[Row, Step | ErrorInfo]] = []
         while pending:
             first, rows = pending.pop(0)
-            logits, failure = self._forward(first, rows)
+            steps, failure = self._forward(first, rows, drafts[first : first + len(rows)])
             # Here the exception and the tensors its frames held are gone.
-            if logits is not None:
-                results += zip(rows, logits, strict=True)
+            if steps is not None:
+                results += zip(rows, steps, strict=True)
+            elif drafts[0]:
+                drafts = self._none()
+                for slot, row in enumerate(rows, first):
+                    self._runner.cache.clear(slot, row.length - 1)
+                pending.insert(0, (first, rows))
             elif len(rows) == 1:
                 results.append((rows[0], failure or ErrorInfo("engine_error", "no logits")))
             else:
@@ -109,14 +140,32 @@ class SlotTable:
         self._recover()
         return results
 
-    def _forward(self, first: int, rows: list[Row]) -> tuple[Tensor | None, ErrorInfo | None]:
-        tokens = [row.generated[-1] for row in rows]
+    def _forward(
+        self, first: int, rows: list[Row], drafts: list[list[int]]
+    ) -> tuple[list[Step] | None, ErrorInfo | None]:
+        tokens = [[row.generated[-1], *draft] for row, draft in zip(rows, drafts, strict=True)]
         positions = [row.length - 1 for row in rows]
         try:
             alone = len(rows) == len(self.active)
-            return self._runner.decode(first, tokens, positions, fill=alone), None
+            logits = self._runner.decode(first, tokens, positions, fill=alone)
+            if drafts[0] and not bool(logits.amax(-1).isfinite().all()):
+                # Maybe for a draft alone, and no row shall fail for what it does not say.
+                return None, None
+            return [Step(*each) for each in zip(logits, drafts, strict=True)], None
         except Exception as error:
             return None, describe(error)
+
+    def _drafts(self) -> list[list[int]]:
+        """A draft for each row; none where there is no room for them, as no row shall leave for a draft."""
+        if self._drafter is None:
+            return self._none()
+        drafts = self._drafter.drafts(self.active)
+        longest = max(row.length for row in self.active) + len(drafts[0])
+        fits = self._runner.cache.fits(len(self.active), longest) and self._reserve(longest)
+        return drafts if fits else self._none()
+
+    def _none(self) -> list[list[int]]:
+        return [[] for _ in self.active]
 
     def _within_bound(self) -> bool:
         return self._runner.cache.fits(len(self.active), max(row.length for row in self.active))
@@ -126,9 +175,9 @@ class SlotTable:
         self.leave(newest)
         return newest
 
-    def _reserve(self) -> bool:
+    def _reserve(self, length: int) -> bool:
         try:
-            self._runner.cache.reserve(len(self.active), max(row.length for row in self.active))
+            self._runner.cache.reserve(len(self.active), length)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise

@@ -18,6 +18,7 @@ from pipeline.engine.decode_loop import DecodeLoop
 from pipeline.engine.inbox import Inbox
 from pipeline.engine.model import LoadedModel, load_model
 from pipeline.engine.prefix import PrefixStore
+from pipeline.engine.prompt_lookup import Drafter
 from pipeline.engine.prompt_reader import PromptReader
 from pipeline.engine.runner import Runner
 from pipeline.engine.slot_table import SlotTable
@@ -110,7 +111,9 @@ class SlotEngine:
             loaded = replace(loaded, context=min(loaded.context, max(WIDTH_STEP, each)))
         cache = SlotCache(rows, loaded.context, all_rows=options.deterministic, max_tokens=bound)
         runner = Runner(loaded, rows, constant_rows=options.deterministic, cache=cache)
-        table = SlotTable(runner, rows)
+        tried = options.lookup_tokens
+        drafter = Drafter(options.lookup_ngram, tried, loaded.context) if tried else None
+        table = SlotTable(runner, rows, drafter)
         self._limit = lambda: table.limit
         reader = PromptReader(
             runner,

@@ -12,7 +12,7 @@ from pipeline.errors import ModelLoadError
 
 
 def warm_up(loaded: LoadedModel) -> int:
-    """Read a prompt in two chunks, take a step, and compare with a plain forward.
+    """Read a prompt in two chunks, step by two tokens and again by the last one, and compare with a plain forward.
 
     Returns:
         Bytes of keys and values that a token takes.
@@ -20,17 +20,18 @@ def warm_up(loaded: LoadedModel) -> int:
     Raises:
         ModelLoadError: the model does not keep its past as plain keys and values.
     """
-    ids = (1, 2, 3, 4, 5, 6)
+    ids = (1, 2, 3, 4, 5, 6, 7)
     cache = SlotCache(1, len(ids))
     runner = Runner(loaded, 1, constant_rows=False, cache=cache)
-    prefix = Prefix(ids[:-1])
+    prefix = Prefix(ids[:-2])
     try:
         expected = loaded.model(input_ids=torch.tensor([ids], device=loaded.model.device), use_cache=False)
         runner.read(prefix, 2)
         runner.read(prefix, len(prefix.ids))
         cache.reserve(1, len(ids))
         cache.put(0, prefix)
-        actual = runner.decode(0, ids[-1:], [len(ids) - 1], fill=True)[0].float()
+        steps = [runner.decode(0, [ids[begin:]], [begin], fill=True)[0, -1] for begin in (5, 6)]
+        actual = torch.stack(steps).float()
     except Exception as error:
         message = f"The model can't be run by the slot engine ({error}): choose a plain decoder model"
         raise ModelLoadError(message, field="model") from error

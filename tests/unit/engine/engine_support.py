@@ -126,8 +126,8 @@ class Altered:
     """A model whose logits, or whose forward, a test changes.
 
     Args:
-        hook: called with the row ids [rows, length], positions [rows, length] and logits [rows, 1,
-            vocabulary] of each forward; returns the logits to use or raises.
+        hook: called with the row ids [rows, length], positions [rows, length] and logits [rows, kept,
+            vocabulary] of each forward, those after the last tokens; returns the logits to use or raises.
     """
 
     def __init__(self, model: Any, hook: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
@@ -169,11 +169,11 @@ def saying(loaded: LoadedModel, prompt: str, text: str) -> LoadedModel:
     plan = [*loaded.tokenizer(text, add_special_tokens=False)["input_ids"], loaded.tokenizer.eos_token_id]
 
     def force(ids: Tensor, positions: Tensor, logits: Tensor) -> Tensor:
-        for row in range(len(logits)):
-            index = int(positions[row, -1]) + 1 - start
-            if 0 <= index < len(plan):
-                logits[row] = -30.0
-                logits[row, -1, plan[index]] = 0.0
+        for row, kept in enumerate(positions[:, -logits.shape[1] :].tolist()):
+            for place, position in enumerate(kept):
+                if 0 <= position + 1 - start < len(plan):
+                    logits[row, place] = -30.0
+                    logits[row, place, plan[position + 1 - start]] = 0.0
         return logits
 
     return altered(loaded, force)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from engine_support import engine_settings, run_all, running, task
 
@@ -61,7 +63,8 @@ def test_a_row_that_grows_over_the_bound_makes_the_newest_wait(tiny, largest):
 
 @pytest.mark.parametrize(("deterministic", "context"), [(False, 128), (True, 64)])
 def test_the_bound_also_limits_the_context_so_that_one_row_always_fits(tiny, deterministic, context):
-    with running(tiny, rows=2, deterministic=deterministic, cache_tokens=130) as (engine, recorder):
+    endless = replace(tiny, eos_ids=frozenset())
+    with running(endless, rows=2, deterministic=deterministic, cache_tokens=130) as (engine, recorder):
         long, cut = run_all(
             engine, recorder, [task("long", "w" * 200), task("cut", "w" * 30, max_new_tokens=500)]
         )
