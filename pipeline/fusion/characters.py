@@ -53,6 +53,8 @@ _SUPERSCRIPT = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ"
 _SUBSCRIPT = "₀₁₂₃₄₅₆₇₈₉"
 _SUPERSCRIPTS = re.compile(f"[{_SUPERSCRIPT}]+")
 _SUBSCRIPTS = re.compile(f"[{_SUBSCRIPT}]+")
+_ROOT = re.compile(r"(?:根号下?|√)\s*(\d+(?:\.\d+)?)|根号下?(?=\s*[(（A-Za-z])")
+"""As typed, a root is of the whole number behind it: √12 is not \\sqrt12, which LaTeX reads as √1 · 2."""
 _VULGAR = re.compile(r"(\d*)[ ]?([¼½¾⅐-⅞])")
 
 
@@ -61,6 +63,7 @@ def plain_characters(text: str) -> str:
     if text.isascii():
         return text
     text = unicodedata.normalize("NFC", text)
+    text = _ROOT.sub(lambda found: rf"\sqrt{{{found[1]}}}" if found[1] else "√", text)
     text = _VULGAR.sub(_mixed, text)
     text = _SUPERSCRIPTS.sub(lambda found: f"^{{{found.group().translate(_RAISED)}}}", text)
     text = _SUBSCRIPTS.sub(lambda found: f"_{{{found.group().translate(_LOWERED)}}}", text)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fractions import Fraction
@@ -32,6 +32,7 @@ MAX_MAGNITUDE = 20_000
 """Binary exponent of an inexact value, on either side of one."""
 DIGITS = 30
 POINTS = 3
+POSITIVE = (0, 2, 3)
 
 _LOCK = threading.Lock()
 
@@ -112,9 +113,46 @@ def values(node: Node) -> tuple[Fraction | str, ...]:
     """
     names = symbols(node)
     with _LOCK:
-        return tuple(
-            _number(node, {name: _coordinate(name, point) for name in names}) for point in range(POINTS)
-        )
+        found = _at(node, names, range(POINTS))
+        logarithms = tuple(_logarithms(node))
+        if not logarithms or all(isinstance(value, Fraction) for value in found):
+            return found
+        # ln x + ln y is ln xy where both are defined, so there the points are positive.
+        found = _at(node, names, POSITIVE)
+        return (*found, "|") if _folded(logarithms, names) else found
+
+
+def _at(node: Node, names: frozenset[str], points: Iterable[int]) -> tuple[Fraction | str, ...]:
+    return tuple(_number(node, {name: _coordinate(name, point) for name in names}) for point in points)
+
+
+def _logarithms(node: Node) -> Iterator[Op]:
+    """Every logarithm of something with symbols."""
+    if isinstance(node, Op):
+        if node.name in ("ln", "log") and symbols(node):
+            yield node
+        for arg in node.args:
+            yield from _logarithms(arg)
+
+
+def _folded(logarithms: tuple[Op, ...], names: frozenset[str]) -> bool:
+    """Whether bars in a logarithm matter: ln|x| is defined where ln x is not, and ln|x^2+1| is ln(x^2+1)."""
+    inner = [each for node in logarithms for each in _bars(node)]
+    for point in (1, 4, 5, 6):
+        at = {name: _coordinate(name, point) for name in names}
+        for each in inner:
+            value = _evaluated(each, at, _COARSE)
+            if _inexact(value, _COARSE).real < 0:
+                return True
+    return False
+
+
+def _bars(node: Node) -> Iterator[Node]:
+    if isinstance(node, Op):
+        if node.name == "abs":
+            yield node.args[0]
+        for arg in node.args:
+            yield from _bars(arg)
 
 
 def ratios(node: Node, *, keep_sign: bool) -> tuple[str, ...]:
@@ -158,7 +196,7 @@ def _coordinate(name: str, point: int) -> Fraction:
     seed = hashlib.sha256(f"{name}/{point}".encode()).digest()
     above = 1 + int.from_bytes(seed[:2], "big")
     below = 1 + int.from_bytes(seed[2:4], "big")
-    sign = -1 if point == 1 else 1
+    sign = -1 if point in (1, 5) else 1
     return sign * (Fraction(above, below) % 3 + Fraction(1, 7))
 
 
