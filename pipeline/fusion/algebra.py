@@ -263,9 +263,9 @@ class _Parser:
         if not rest:
             return False
         if rest[0].isdigit():
-            # In 2^x3^y the exponent is one letter, as in LaTeX, and a factor follows.
+            # In 2^x3^y the exponent is one letter, as in LaTeX, and a factor follows; so in 2!3!.
             before = self.text[self.raised - 1 : self.raised]
-            return (before == "}" or before.isalpha()) and not self.text[self.raised : self.at].strip()
+            return (before in ("}", "!") or before.isalpha()) and not self.text[self.raised : self.at].strip()
         if rest[0] == "|":
             return self.bars == 0
         if rest[0] == "\\":
@@ -301,6 +301,7 @@ class _Parser:
         node = self.atom()
         while (mark := self.take("!", "%", "^{\\circ}", "^\\circ", "°")) is not None:
             node = Op({"!": "fact", "%": "percent"}.get(mark, "degrees"), (node,))
+            self.raised = self.at if mark == "!" else self.raised
         return node
 
     def atom(self) -> Node:

@@ -8,6 +8,23 @@ from __future__ import annotations
 import re
 import unicodedata
 
+_GREEK = {
+    "α": "alpha",
+    "β": "beta",
+    "γ": "gamma",
+    "δ": "delta",
+    "ε": "epsilon",
+    "θ": "theta",
+    "λ": "lambda",
+    "ρ": "rho",
+    "σ": "sigma",
+    "φ": "phi",
+    "ω": "omega",
+}
+"""Without μ and Ω, which are units as well."""
+_SQUARED = dict(
+    zip("㎜㎝㎞㎡㎥㎢㎏㎎㎖", ("mm", "cm", "km", "m^2", "m^3", "km^2", "kg", "mg", "ml"), strict=True)
+)
 _PLAIN = {
     **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},
     **dict.fromkeys(map(ord, "\u00a0\u2002\u2003\u2005\u2007\u2008\u2009\u200a\u202f\u205f\u3000"), " "),
@@ -23,6 +40,8 @@ _PLAIN = {
     ord("。"): ".",
     ord("∶"): ":",
     ord("¥"): "￥",
+    **{ord(char): rf"\{name} " for char, name in _GREEK.items()},
+    **{ord(char): unit for char, unit in _SQUARED.items()},
     ord("≤"): "<=",
     ord("⩽"): "<=",
     ord("≥"): ">=",

@@ -21,10 +21,10 @@ _COUNT = re.compile(r"_\{(\d{1,3})\}|_?(\d{1,3})")
 _CHARGE = re.compile(r"\^\{\s*(\d?)\s*([+-])\s*\}$|\^(\d?)([+-])$|(?<=[\w)}])(\d?)([+-])$")
 _ELEMENT = re.compile(r"[A-Z][a-z]?")
 _COEFFICIENT = re.compile(r"\d{1,3}(?=[A-Z(\[])")
-_HYDRATE = re.compile(r"\s*(?:\*|\\cdot|\.)\s*(?=\d{0,2}[A-Z])")
+_HYDRATE = re.compile(r"\s*(?:(?:\*|\\cdot)\s*(?=\d{0,2}[A-Z])|\.\s*(?=\d{1,2}[A-Z]))")
 _STATE = re.compile(r"\s*(?:\((?:aq|s|l|g)\)|[↑↓]|\\uparrow|\\downarrow)")
 _ARROW = re.compile(
-    r"\s*(?:\\(?:long)?rightarrow(?![a-z])|\\to(?![a-z])|\\rightleftharpoons|-+>|[→⟶⇌]|={1,2})\s*"
+    r"\s*(?:\\(?:long)?rightarrow(?![a-z])|\\to(?![a-z])|\\rightleftharpoons|<?[-=]+>|[→⟶⇌]|={1,2})\s*"
 )
 _CHOSEN = re.compile(r"\d+[CP]_?\{?\d+\}?")
 """Ways to choose: 5C2."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import pairwise
 
 _SAID = (
     r"(?:(?i:(?:the )?(?:correct |right |best )?(?:option|choice|answer)\s*(?:is|:)?\s*)|"
-    r"(?:本题|此题|答案)?(?:应该?|故|因此|所以)?(?:正确的?)?(?:选(?:择|项)?|答案)?\s*(?:是|为|:)?\s*(?:选项)?\s*)?"
+    r"(?:故|因此|所以)?(?:本题|此题|答案)?(?:应该?|故|因此|所以)?(?:正确的?)?(?:选(?:择|项)?|答案)?\s*(?:是|为|:)?\s*(?:选项)?\s*)?"
 )
 _RIGHT = (
     r"\s*(?:选项|项)?(?:(?:是|为)?(?:正确|对)的?)?"
@@ -29,6 +30,12 @@ _LISTED = re.compile(r"([A-J]),\s*(?=[一-鿿])(?![和或与及])(?!.*(?<![A-Za-
 _SEVERAL = re.compile(rf"{_SAID}([A-F]{{2,6}})(?:\s*(?:选项|项)?(?:正确)?)?")
 
 
+_TOGETHER = re.compile(
+    r"(?i:both )?([A-J](?:\s*(?:,|和|与|及|and|&)\s*[A-J])+)"
+    r"(?:\s*(?:都|均)?(?:是)?(?:正确|对)的?|(?i:\s+are\s+(?:both |all )?(?:correct|right)))?"
+)
+
+
 def choice_key(text: str) -> str | None:
     """The key of one option letter, or of several in their order, else ``None``.
 
@@ -36,10 +43,14 @@ def choice_key(text: str) -> str | None:
     """
     if len(text) > 500:
         return None
+    # Blanks side by side would be shared out among the patterns' many gaps in all ways.
+    text = " ".join(text.split())
     if (several := _SEVERAL.fullmatch(text)) is not None:
         letters = several[1]
         if all(here < there for here, there in pairwise(letters)):
-            return f"list[{' ; '.join(f'choice:{letter}' for letter in letters)}]"
+            return _together(letters)
+    if (together := _TOGETHER.fullmatch(text)) is not None:
+        return _together(re.findall(r"(?<![A-Za-z])[A-J](?![A-Za-z])", together[1]))
     found = _LISTED.fullmatch(text)
     if found is None and "," in text[:4]:
         return None
@@ -48,3 +59,7 @@ def choice_key(text: str) -> str | None:
         return None
     letter = next(group for group in found.groups() if group)
     return f"choice:{letter.upper()}"
+
+
+def _together(letters: Iterable[str]) -> str:
+    return f"list[{' ; '.join(f'choice:{letter}' for letter in sorted(letters))}]"

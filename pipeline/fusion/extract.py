@@ -69,7 +69,7 @@ _CONCLUSION = re.compile(
     re.I,
 )
 _OPTION = re.compile(
-    r"(?<![A-Za-z\\])[(（]?([A-H])[)）]?(?:\s*(?:选项|项)?\s*(?:是|为)?正确的?(?![吗？?])"
+    r"(?<![A-Za-z\\])[(（]?([A-H])[)）]?(?: ?(?:选项|项)? ?(?:是|为)?正确的?(?![吗？?])"
     r"|\s+is\s+(?:the\s+)?(?:correct|right)(?:\s+(?:answer|option|choice|one))?(?=[*_]*(?:[.!,;:\s]|\Z))(?!\s+[a-z]))"
 )
 """选项D正确, option D is correct."""

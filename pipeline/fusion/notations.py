@@ -15,6 +15,7 @@ _APPLIED = re.compile(rf"({_FUNCTION})([nxyz]{{1,2}})")
 _CALLED = re.compile(
     r"(?<![A-Za-z\\_'}])(?:C|nCr|binom|comb|\\mathrm\s*\{C\})\s*\(\s*(\d{1,4})\s*,\s*(\d{1,4})\s*\)"
 )
+_CALLED_BY_NAME = re.compile(r"(?<![A-Za-z\\_'}])C\s*\(\s*([nmN])\s*,\s*(\d{1,2}|[kmr])\s*\)")
 _AROUND = re.compile(
     r"(?:(?:\{\}\s*|(?<![\w)}]))[_^]\s*\{?(\d{1,3})\}?|(?<![\w.)}])(\d{1,3}))\s*([CP])\s*_?\s*\{?(\d{1,3})\}?(?![\w^])"
 )
@@ -27,6 +28,7 @@ def spelled_out(text: str) -> str:
         text = GLUED.sub(lambda found: found[1] + _APPLIED.sub(r"\\\1 \2", found[2]), text)
     if "C" in text or "P" in text or "binom(" in text or "comb(" in text:
         text = _AROUND.sub(_around, _CALLED.sub(_called, text))
+        text = _CALLED_BY_NAME.sub(r"\\binom{\1}{\2}", text)
     return _CHOOSE.sub(r"\\binom{\1}{\2}", text) if " choose " in text else text
 
 

@@ -34,7 +34,7 @@ _LABELLED = re.compile(
 )
 """What carries a value in words or geometry: AB = 5, P(A) = 1/3, total = 12, 面积 = 12."""
 _COORDINATES = re.compile(rf"\(\s*{_NAME}(?:\s*,\s*{_NAME})+\s*\)\s*=\s*(\(.+\))", re.S)
-_POINT = re.compile(r"(?:点|points?\s+)?\s*[A-Z]?'?\s*(?=\()")
+_POINT = re.compile(r"(?:点|[Pp]oints?\s+)?\s*[A-Z]?'?\s*(?=\()")
 _NAMED_POINT = re.compile(r"点?([A-Z])'?\s*(\([^()]*,[^()]*\))")
 _REVERSED = re.compile(rf"([^=<>]*\d[^=<>]*)=\s*{_NAME}")
 _MEMBER = re.compile(rf"{_NAME}(?:\s*,\s*{_NAME})*\s*\\in(?![A-Za-z])\s*(.+)", re.S)
@@ -46,6 +46,7 @@ _MATRIX = re.compile(
     r"[\[(]?\s*\\begin\s*\{([pbBvV]?matrix|smallmatrix|array)\}(?:\{[lcr| ]*\})?(.*)\\end\s*\{\1\}\s*[\])]?",
     re.S,
 )
+_SYSTEM = re.compile(r"(?:\\\{)?\s*\\begin\s*\{cases\}(.*)\\end\s*\{cases\}", re.S)
 _BASE = re.compile(r"\(?([0-9A-Za-z]+)\)?\s*_\s*\{?\s*\(?(\d{1,2})\)?\s*\}?")
 _IN_TEXT = re.compile(r"\\(?:text|mathrm|textrm)\s*\{\s*([0-9A-Za-z]+)\s*\}")
 _INFINITY = re.compile(r"([-+]?)\s*(?:\\infty|\\inf|infinity|inf|oo|无穷大?|正无穷|)", re.I)
@@ -70,6 +71,7 @@ def structure(text: str, depth: int = 0) -> Canonical | None:
         return structure(found.group(1).strip(), depth + 1)
     text = without_braces(text)
     for reader in (
+        _system,
         _matrix,
         _member,
         _base,
@@ -97,6 +99,18 @@ def _part(text: str, depth: int) -> Canonical:
     if choice is not None:
         return Canonical(choice)
     return structure(text, depth + 1) or Canonical(f"t:{prose_key(text)}")
+
+
+def _system(text: str, depth: int) -> Canonical | None:
+    """Equations under each other: a list of them."""
+    found = _SYSTEM.fullmatch(text)
+    if found is None or "&" in found.group(1):
+        return None
+    rows = [row.strip(" ,;") for row in found.group(1).split("\\\\")]
+    rows = [row for row in rows if row]
+    if not rows or any("=" not in row for row in rows):
+        return None
+    return structure(", ".join(rows), depth + 1)
 
 
 def _matrix(text: str, depth: int) -> Canonical | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 _TABLE = """
+nm: nanometer nanometers nanometre nanometres 纳米
+um: μm µm micrometer micrometers micron microns 微米
 mm: millimeter millimeters millimetre millimetres 毫米
 cm: centimeter centimeters centimetre centimetres 厘米 公分
 dm: decimeter decimeters decimetre 分米
