@@ -19,8 +19,13 @@ from pipeline.bench.parts import Say
 from pipeline.bench.rows import Row, single
 from pipeline.settings import Settings
 
-PAIRS: Final = Path(__file__).resolve().parents[2] / "tests" / "data" / "equivalence.jsonl"
+DATA: Final = Path(__file__).resolve().parents[2] / "tests" / "data"
 """In a checkout; a wheel does not carry it."""
+SETS: Final[Mapping[str, Sequence[str]]] = {
+    "pairs of reported failures": ("equivalence.jsonl",),
+    "pairs of the same kinds": ("equivalence_more.jsonl", "equivalence_kinds.jsonl"),
+}
+"""The first are failures that others had; the second were thought up here, and this project was mended by them."""
 _PATIENCE = 5.0
 """Seconds after which a comparison counts as hung, and its process is killed."""
 _START = 60.0
@@ -39,8 +44,8 @@ class Pair:
 
 
 def equivalence(settings: Settings, effort: Effort, say: Say) -> Iterable[Row]:
-    """Three rows a comparison; a pair is right if both directions are."""
-    if not PAIRS.is_file():
+    """Three rows a comparison and set; a pair is right if both directions are."""
+    if not DATA.is_dir():
         yield Row(
             "equivalence of answers",
             None,
@@ -48,19 +53,24 @@ def equivalence(settings: Settings, effort: Effort, say: Say) -> Iterable[Row]:
             note="not measured; run it in a checkout: tests/data is absent",
         )
         return
-    lines = PAIRS.read_text(encoding="utf-8").splitlines()
-    pairs = [Pair(each["a"], each["b"], each["equal"]) for each in map(json.loads, lines)]
-    pairs = pairs if effort.repeats > 1 else pairs[:_QUICK]
-    for name in _CONTENDERS:
-        title = f"equivalence, {len(pairs)} pairs in both directions, {name}"
-        if name == _MATH_VERIFY and find_spec("math_verify") is None:
-            note = "not measured; install: pip install -c constraints.txt -e '.[bench]'"
-            yield Row(f"{title}: right", None, "pairs", note=note)
-            continue
-        say(f"equivalence: {name}")
-        outcomes = judged(name, pairs)
-        for outcome in ("right", "wrong", "hung"):
-            yield single(f"{title}: {outcome}", outcomes[outcome], "pairs")
+    for called, files in SETS.items():
+        pairs = [pair for file in files for pair in _pairs(DATA / file)]
+        pairs = pairs if effort.repeats > 1 else pairs[:_QUICK]
+        for name in _CONTENDERS:
+            title = f"equivalence, {len(pairs)} {called}, both directions, {name}"
+            if name == _MATH_VERIFY and find_spec("math_verify") is None:
+                note = "not measured; install: pip install -c constraints.txt -e '.[bench]'"
+                yield Row(f"{title}: right", None, "pairs", note=note)
+                continue
+            say(f"equivalence: {called}: {name}")
+            outcomes = judged(name, pairs)
+            for outcome in ("right", "wrong", "hung"):
+                yield single(f"{title}: {outcome}", outcomes[outcome], "pairs")
+
+
+def _pairs(file: Path) -> list[Pair]:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return [Pair(each["a"], each["b"], each["equal"]) for each in map(json.loads, lines)]
 
 
 def judged(name: str, pairs: Sequence[Pair]) -> Counter[str]:
@@ -132,9 +142,14 @@ def _harness_exact_match() -> Compare:
     return lambda a, b: plain(a) == plain(b)
 
 
+def _harness_normalised_match() -> Compare:
+    return import_module("pipeline.bench.harness_match").normalised_match
+
+
 _MATH_VERIFY: Final = "Math-Verify"
 _CONTENDERS: Final[Mapping[str, Callable[[], Compare]]] = {
     "this project": _ours,
     _MATH_VERIFY: _math_verify,
-    "exact match of lm-evaluation-harness": _harness_exact_match,
+    "exact match as for GSM8K in lm-evaluation-harness": _harness_exact_match,
+    "normalised match as for MATH in lm-evaluation-harness": _harness_normalised_match,
 }

@@ -35,6 +35,13 @@ PATHOLOGICAL: Final[Mapping[str, str]] = {
     + r"\\".join("&".join(["x^2+1"] * 13) for _ in range(40))
     + r"\end{pmatrix}",
     "spaces": " " * 100_000,
+    "an option and spaces": "A" + " " * 100_000 + "x",
+    "an option and lines": "选" + "\n" * 490 + "x",
+    "formulas": "The answer is " + "Ca(OH)2" * 40 + "+",
+    "a reaction": "+".join(["2H2O"] * 59) + " -> x",
+    "functions in a word": "sinx" * 200 + "!",
+    "ways to choose": "C(5,2)" * 150 + "(",
+    "letters and units": "t = 5" + "s = 5" * 20_000,
     "a deep program": "x = 1\ny = " + "-" * 19_000 + "1",
     "steps": "7^9999/11^9999 + 1 = 2\n" * 1_700,
 }

@@ -13,6 +13,8 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from pipeline.fusion.notations import spelled_out
+
 MAX_LENGTH = 1_000
 MAX_DEPTH = 40
 MAX_NESTED = 60
@@ -115,6 +117,8 @@ _GREEK = frozenset(
 _NUMBER = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d{1,5}(?![\d.]))?|\.\d+(?:[eE][+-]?\d{1,5}(?![\d.]))?")
 _COMMAND = re.compile(r"\\([A-Za-z]+)")
 _LETTERS = re.compile(r"[A-Za-z]+")
+_ACCENTS = ("vec", "hat", "bar", "tilde", "overrightarrow")
+_ACCENTED = re.compile(r"\s*(?:\{\s*([A-Za-z]{1,2})\s*\}|([A-Za-z])(?![A-Za-z]))")
 _SUBSCRIPT = re.compile(r"_(?:\{([A-Za-z0-9]{1,10})\}|([A-Za-z0-9]))")
 _REPEATING = re.compile(r"\\overline\s*\{(\d{1,20})\}")
 _DOTTED = re.compile(r"\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?")
@@ -165,10 +169,10 @@ def parse(text: str) -> Node:
     """
     if len(text) > MAX_LENGTH:
         raise NotAlgebraError("too long")
-    parser = _Parser(text)
+    parser = _Parser(spelled_out(text))
     node = parser.sum()
     parser.skip()
-    if parser.at < len(text):
+    if parser.at < len(parser.text):
         raise NotAlgebraError(f"left over at {parser.at}")
     if _higher_than(node, MAX_HEIGHT):
         raise NotAlgebraError("too deep")
@@ -202,6 +206,7 @@ class _Parser:
         self.depth = 0
         self.nested = 0
         self.bars = 0
+        self.raised = 0
 
     def skip(self) -> None:
         while self.at < len(self.text) and self.text[self.at] in " \t\n":
@@ -255,8 +260,12 @@ class _Parser:
     def starts_factor(self) -> bool:
         self.skip()
         rest = self.text[self.at : self.at + 12]
-        if not rest or rest[0].isdigit():
+        if not rest:
             return False
+        if rest[0].isdigit():
+            # In 2^x3^y the exponent is one letter, as in LaTeX, and a factor follows; so in 2!3!.
+            before = self.text[self.raised - 1 : self.raised]
+            return (before in ("}", "!") or before.isalpha()) and not self.text[self.raised : self.at].strip()
         if rest[0] == "|":
             return self.bars == 0
         if rest[0] == "\\":
@@ -283,6 +292,7 @@ class _Parser:
             raise NotAlgebraError("too deep")
         exponent = self.signed()
         self.depth -= 1
+        self.raised = self.at
         if self.take("!") is not None:
             return Op("fact", (Op("pow", (base, exponent)),))
         return Op("pow", (base, exponent))
@@ -291,6 +301,7 @@ class _Parser:
         node = self.atom()
         while (mark := self.take("!", "%", "^{\\circ}", "^\\circ", "°")) is not None:
             node = Op({"!": "fact", "%": "percent"}.get(mark, "degrees"), (node,))
+            self.raised = self.at if mark == "!" else self.raised
         return node
 
     def atom(self) -> Node:
@@ -386,6 +397,8 @@ class _Parser:
             return Sym("pi")
         if name in _GREEK:
             return self.symbol(name)
+        if name in _ACCENTS and (accented := self.found(_ACCENTED)) is not None:
+            return self.symbol(f"{name} {accented.group(1) or accented.group(2)}")
         if name in ("mathrm", "text", "operatorname", "mathit") and (
             inner := self.found(re.compile(r"\s*\{\s*([A-Za-z]{1,6})\s*\}"))
         ):
@@ -404,7 +417,7 @@ class _Parser:
             if run.endswith(name) and len(name) > 1 and len(run) - len(name) == 1:
                 self.at -= len(name)
                 return self.symbol(run[0])
-        if run in ("C", "A") and (chosen := self.found(_CHOSEN)) is not None:
+        if run in ("C", "A", "P") and (chosen := self.found(_CHOSEN)) is not None:
             # As China writes combinations and permutations: the whole below, the part above.
             n, k = (int(each) for each in chosen.groups() if each)
             if chosen.group(3):

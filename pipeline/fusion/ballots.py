@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -61,7 +60,9 @@ def _precedence(sample: Sample) -> tuple[object, ...]:
         sample.timings.finished_at,
         sample.text,
         sample.finish_reason.value,
-        sample.mean_logprob if sample.mean_logprob is not None else -math.inf,
+        # As the vote reads it: not a number has no order.
+        token_probability(sample.mean_logprob),
+        sample.completion_tokens,
         sample.worker,
         sample.path,
         sample.role.value,

@@ -9,7 +9,7 @@ _DIGITS = {
     **{
         char: value
         for value, chars in enumerate(
-            ("零〇", "一壹", "二贰两", "三叁", "四肆", "五伍", "六陆", "七柒", "八捌", "九玖")
+            ("零〇", "一壹", "二贰两俩", "三叁仨", "四肆", "五伍", "六陆", "七柒", "八捌", "九玖")
         )
         for char in chars
     },
@@ -17,7 +17,8 @@ _DIGITS = {
 }
 _TENS = {"十": 10, "拾": 10, "百": 100, "佰": 100, "千": 1000, "仟": 1000}
 _MYRIADS = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8, "兆": 10**12}
-NUMERAL_CHARS = "零〇一二三四五六七八九十百千万亿两壹贰叁肆伍陆柒捌玖拾佰仟萬億兆"
+NUMERAL_CHARS = "零〇一二三四五六七八九十百千万亿两俩仨壹贰叁肆伍陆柒捌玖拾佰仟萬億兆"
+_SCORES = {"廿": "二十", "卅": "三十"}
 _PER = {"百": 100, "千": 1000, "万": 10_000}
 _TENTHS = re.compile(r"([一二两三四五六七八九十\d])成([一二三四五六七八九]?)")
 _INTEGER = re.compile(rf"[\d.{NUMERAL_CHARS}]+")
@@ -39,8 +40,12 @@ def chinese_number(text: str) -> Fraction | None:
     if (tenths := _TENTHS.fullmatch(text)) is not None:
         whole, below = _number(tenths.group(1)), _number(tenths.group(2) or "零")
         return None if whole is None or below is None else whole / 10 + below / 100
-    if text.startswith("廿"):
-        return _number("二十" + text[1:])
+    if text[0] in _SCORES:
+        return _number(_SCORES[text[0]] + text[1:])
+    if text.endswith("打") and (dozens := _number(text[:-1])) is not None:
+        return 12 * dozens
+    if text.endswith("个半") and (whole := _number(text[:-2])) is not None:
+        return whole + Fraction(1, 2)
     if text in ("一半", "半"):
         return Fraction(1, 2)
     if "分之" in text or ("又" in text and "/" in text):

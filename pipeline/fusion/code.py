@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-_FENCE = re.compile(r"```[ \t]*([\w+#.-]*)[^\n`]*\n(.*?)(```|\Z)", re.S)
+_FENCE = re.compile(r"(```|~~~)[ \t]*([\w+#.-]*)[^\n`~]*\n(.*?)(\1|\Z)", re.S)
 
 
 def closed_fences(text: str) -> list[str]:
     """The contents of the fenced blocks that are closed, in order."""
-    return [match.group(2) for match in _FENCE.finditer(text) if match.group(3)]
+    return [match.group(3) for match in _FENCE.finditer(text) if match.group(4)]
 
 
 def last_fence(text: str) -> str | None:
@@ -27,6 +27,6 @@ def extract_code(text: str, finish_reason: str = "stop") -> str | None:
     if block is not None:
         return block.strip("\n") or None
     cut = str(finish_reason) in ("length", "timeout")
-    if cut or "```" in text:
+    if cut or "```" in text or "~~~" in text:
         return None
     return text.strip() or None

@@ -37,7 +37,14 @@ _SMALL = {
         ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
     )
 }
-MAGNITUDES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+MAGNITUDES = {
+    "dozen": 12,
+    "hundred": 10**2,
+    "thousand": 10**3,
+    "million": 10**6,
+    "billion": 10**9,
+    "trillion": 10**12,
+}
 _PARTS = {
     "half": 2,
     "halves": 2,
@@ -76,6 +83,8 @@ def english_number(text: str) -> Fraction | None:
 
 
 def _cardinal(words: list[str]) -> Fraction | None:
+    if words[:1] == ["a"] and words[1:2] and words[1] in MAGNITUDES:
+        words = ["one", *words[1:]]
     if not words or words[0] == "and" or words[-1] == "and":
         return None
     total = section = 0
@@ -85,8 +94,8 @@ def _cardinal(words: list[str]) -> Fraction | None:
             continue
         if word in _SMALL:
             section += _SMALL[word]
-        elif word == "hundred" and known:
-            section *= 100
+        elif word in ("hundred", "dozen") and known:
+            section *= MAGNITUDES[word]
         elif word in MAGNITUDES and known:
             total, section = total + section * MAGNITUDES[word], 0
         else:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fractions import Fraction
@@ -30,8 +30,13 @@ WORK_BITS = 1_000_000
 """The sum of sizes of all exact results of one evaluation: about 50 ms at worst."""
 MAX_MAGNITUDE = 20_000
 """Binary exponent of an inexact value, on either side of one."""
+MAX_GAMMA = 200
+"""Of what is no whole number, in a factorial or binomial."""
+MAX_CHOSEN = 30
 DIGITS = 30
 POINTS = 3
+POSITIVE = (0, 2, 3)
+_PERIODIC = frozenset({"sin", "cos", "tan", "cot", "sec", "csc"})
 
 _LOCK = threading.Lock()
 
@@ -112,9 +117,64 @@ def values(node: Node) -> tuple[Fraction | str, ...]:
     """
     names = symbols(node)
     with _LOCK:
-        return tuple(
-            _number(node, {name: _coordinate(name, point) for name in names}) for point in range(POINTS)
-        )
+        found = _at(node, names, range(POINTS))
+        logarithms = tuple(_logarithms(node))
+        if not logarithms or all(isinstance(value, Fraction) for value in found):
+            return found
+        # ln x + ln y is ln xy where both are defined, so there the points are positive.
+        found = tuple(_number(node, at) for at in _defined(node, logarithms, names))
+        return (*found, "|") if _folded(logarithms, names) else found
+
+
+def _at(node: Node, names: frozenset[str], points: Iterable[int]) -> tuple[Fraction | str, ...]:
+    return tuple(_number(node, {name: _coordinate(name, point) for name in names}) for point in points)
+
+
+def _defined(node: Node, logarithms: tuple[Op, ...], names: frozenset[str]) -> list[dict[str, Fraction]]:
+    """Positive points where every logarithm is real: of ln(x - 1) far out, of ln cos x close by."""
+    middle = [{name: _coordinate(name, point) for name in names} for point in POSITIVE]
+    near = [{name: value / 4 for name, value in at.items()} for at in middle]
+    far = [{name: 20 + 8 * value for name, value in at.items()} for at in middle]
+    for points in (near, middle, far) if _operations(node) & _PERIODIC else (far, middle, near):
+        inner = [_evaluated(each.args[0], at, _COARSE) for each in logarithms for at in points]
+        if all(value.imag == 0 and _inexact(value, _COARSE).real > 0 for value in inner):
+            return points
+    return middle
+
+
+def _operations(node: Node) -> frozenset[str]:
+    if not isinstance(node, Op):
+        return frozenset()
+    return frozenset({node.name}).union(*map(_operations, node.args))
+
+
+def _logarithms(node: Node) -> Iterator[Op]:
+    """Every logarithm of something with symbols."""
+    if isinstance(node, Op):
+        if node.name in ("ln", "log") and symbols(node):
+            yield node
+        for arg in node.args:
+            yield from _logarithms(arg)
+
+
+def _folded(logarithms: tuple[Op, ...], names: frozenset[str]) -> bool:
+    """Whether bars in a logarithm matter: ln|x| is defined where ln x is not, and ln|x^2+1| is ln(x^2+1)."""
+    inner = [each for node in logarithms for each in _bars(node)]
+    for point in (1, 4, 5, 6):
+        at = {name: _coordinate(name, point) for name in names}
+        for each in inner:
+            value = _evaluated(each, at, _COARSE)
+            if _inexact(value, _COARSE).real < 0:
+                return True
+    return False
+
+
+def _bars(node: Node) -> Iterator[Node]:
+    if isinstance(node, Op):
+        if node.name == "abs":
+            yield node.args[0]
+        for arg in node.args:
+            yield from _bars(arg)
 
 
 def ratios(node: Node, *, keep_sign: bool) -> tuple[str, ...]:
@@ -158,7 +218,7 @@ def _coordinate(name: str, point: int) -> Fraction:
     seed = hashlib.sha256(f"{name}/{point}".encode()).digest()
     above = 1 + int.from_bytes(seed[:2], "big")
     below = 1 + int.from_bytes(seed[2:4], "big")
-    sign = -1 if point == 1 else 1
+    sign = -1 if point in (1, 5) else 1
     return sign * (Fraction(above, below) % 3 + Fraction(1, 7))
 
 
@@ -336,15 +396,24 @@ class _Evaluator:
             return -self.power(-value, 1 / index)
         return self.power(value, 1 / index)
 
-    def factorial(self, value: Value) -> Fraction:
+    def factorial(self, value: Value) -> Value:
+        if isinstance(value, Fraction) and value.denominator != 1 and abs(value) < MAX_GAMMA:
+            # Of a symbol at a point: (n + 1)! is (n + 1) n! there as well.
+            return self.context.gamma(_inexact(value + 1, self.context))
         if not isinstance(value, Fraction) or value.denominator != 1 or not 0 <= value <= 3_300:
             raise UnboundedError("factorial")
         self.work += 20_000
         return Fraction(math.factorial(value.numerator))
 
-    def binomial(self, above: Value, below: Value) -> Fraction:
+    def binomial(self, above: Value, below: Value) -> Value:
         if not (isinstance(above, Fraction) and isinstance(below, Fraction)):
             raise UnboundedError("binomial")
+        if above.denominator != 1 and below.denominator == 1 and 0 <= below <= MAX_CHOSEN:
+            return math.prod((above - k for k in range(int(below))), start=Fraction(1)) / math.factorial(
+                int(below)
+            )
+        if above.denominator != 1 and max(abs(above), abs(below)) < MAX_GAMMA:
+            return self.context.binomial(_inexact(above, self.context), _inexact(below, self.context))
         if above.denominator != 1 or below.denominator != 1 or not 0 <= below <= above <= 3_300:
             raise UnboundedError("binomial")
         self.work += 20_000

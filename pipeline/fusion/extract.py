@@ -3,7 +3,7 @@
 Three tiers, each tried only when the one before finds nothing, and in each the last one wins:
 
 1. an explicit marker: ``\\boxed{}``, ``\\fbox{}``, ``####``, "the answer is", "Answer:", 答案是, 选C;
-2. emphasis and conclusions: bold, "So …", "Therefore …", 所以…;
+2. emphasis and conclusions: bold, "So …", "Therefore …", 所以…, "D is correct", 选项D正确;
 3. no marker at all: a short text is its own answer, else what its sentences state (``sentences``).
 
 A text that was cut (``finish_reason`` ``length`` or ``timeout``) has an answer only where a marker is
@@ -44,7 +44,7 @@ _PHRASE = re.compile(
       |\b(?:correct[ ])?(?:option|choice)[ ](?:is|:)
       |(?:最终|最后|正确|参考|标准)?(?:答案|选项|结果)[ ]*[*_]{0,3}[ ]*
         (?:应该是|应该为|应当是|应为|应是|就是|即为|是|为|选|[:：=])
-      |(?:故|应|因此|所以|正确)选(?:择)?(?=[ ]*[(（]?[A-J])
+      |(?:故|应|因此|所以|正确|本题|此题)(?:本题|此题)?应?选(?:择)?(?=[ ]*[:：]?[ ]*[(（]?[A-J])
       |^[ \t]*答[:：]
       |^[#*_ \t]*(?:final[ ])?answer[*_ \t]*$
     )[ ]*[:：]?[ ]*[*_]{0,3}[ ]*[:：]?""",
@@ -68,6 +68,11 @@ _CONCLUSION = re.compile(
     r"(?![A-Za-z])[,，:：]?",
     re.I,
 )
+_OPTION = re.compile(
+    r"(?<![A-Za-z\\])[(（]?([A-H])[)）]?(?: ?(?:选项|项)? ?(?:是|为)?正确的?(?![吗？?])"
+    r"|\s+is\s+(?:the\s+)?(?:correct|right)(?:\s+(?:answer|option|choice|one))?(?=[*_]*(?:[.!,;:\s]|\Z))(?!\s+[a-z]))"
+)
+"""选项D正确, option D is correct."""
 _SENTENCE_END = re.compile(
     r"\n|[。！？!?；;]|(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\bProf)\.(?=\s|$|[*_)])"
 )
@@ -211,7 +216,7 @@ def _unmarked(text: str) -> str | None:
     fence = last_fence(text)
     if fence is not None:
         return fence.strip() or None
-    emphatic = [*_bolds(text), *_conclusions(text)]
+    emphatic = [*_bolds(text), *_conclusions(text), *_options(text)]
     if emphatic:
         return max(emphatic, key=lambda found: found.start).text
     return stated(text) or None
@@ -224,6 +229,11 @@ def _bolds(text: str) -> Iterator[_Found]:
             answer = tidy(content)
             if answer:
                 yield _Found(match.start(), answer)
+
+
+def _options(text: str) -> Iterator[_Found]:
+    for match in list(_OPTION.finditer(text))[-LAST_MARKERS:]:
+        yield _Found(match.start(), match.group(1))
 
 
 def _conclusions(text: str) -> Iterator[_Found]:

@@ -13,7 +13,7 @@ _SPACED_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?![\d,]| \d)")
 _GROUPED = r"((?:[^{}]|\{[^{}]*\})*?)"
 _BRACED_COMMA = re.compile(r"(?<=\d)(?:\{,\}|,\\!)(?=\d{3})")
 _WRAPPER = re.compile(
-    r"\\(?:boxed|fbox|text|textbf|textit|textsf|texttt|mathrm|mathbf|mathit|mathsf|mbox|textrm|operatorname|underline|emph|bm|boldsymbol)"
+    r"\\(?:boxed|fbox|ce|text|textbf|textit|textsf|texttt|mathrm|mathbf|mathit|mathsf|mbox|textrm|operatorname|underline|emph|bm|boldsymbol)"
     r"\s*\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}"
 )
 _ORDINAL = re.compile(
@@ -22,7 +22,7 @@ _ORDINAL = re.compile(
 _OPENING = re.compile(
     r"(?:(?:so |thus |therefore |hence )?(?:the |our |my )?(?:final |correct )?(?:answer|result|solution)"
     r"\s*(?:is|:|=)|(?:it is|it's)(?= )|the(?=\s\d+(?:st|nd|rd|th)$)|"
-    r"(?:所以|因此|故)?(?:最终|最后|正确)?(?:答案|结果)(?:应该是|应为|是|为|:)|答\s*:)\s*[:]?\s*",
+    r"(?:(?:所以|因此|故),?\s*)?(?:最终|最后|正确)?(?:答案|结果)(?:应该是|应为|是|为|:)|答\s*:)\s*[:]?\s*",
     re.I,
 )
 MAX_REWRITTEN = 500
@@ -39,12 +39,14 @@ _REWRITTEN = tuple(
         (rf"\{{{_GROUPED}\\choose(?![A-Za-z]){_GROUPED}\}}", r"\\binom{\1}{\2}"),
         (r"\\not\s*=", r"\\ne "),
         (r"\\(?:mathbf|mathrm|boldsymbol|bm|vec)\s*\{([A-Za-z])\}(?=\s*=)", r"\1"),
+        (r"\\mathcal\s*\{([A-Z])\}", r"\1"),
         (r"\\lbrace(?![A-Za-z])", r"\\{"),
         (r"\\rbrace(?![A-Za-z])", r"\\}"),
         (r"\\vert(?![A-Za-z])", "|"),
     )
 )
 _LETTER_TIMES = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))")
+_PARALLEL = re.compile(r"(?<=[A-Z])\s*//\s*(?=[A-Z])")
 _COMPARED_ZH = re.compile(
     r"^([A-Za-z])\s*(大于或?等于|不小于|小于或?等于|不大于|大于|小于|不等于|等于)\s*(?=[-+\d\\])"
 )
@@ -93,7 +95,11 @@ def _one_layer(text: str) -> str:
 
 
 def _without_closing_punctuation(text: str) -> str:
-    text = text.strip().rstrip(",;:").rstrip()
+    stripped = text.strip()
+    text = stripped.rstrip(",;:").rstrip()
+    if text.endswith("\\") and len(text) < len(stripped):
+        # It was LaTeX spacing.
+        text = text[:-1].rstrip()
     while text.endswith((".", "!!")) or (text.endswith("!") and not re.search(r"[\w)}]!$", text)):
         text = text[:-1].rstrip()
     return text
@@ -116,6 +122,7 @@ def cleaned(text: str) -> str:
         for pattern, written in _REWRITTEN:
             text = pattern.sub(written, text)
     text = _LETTER_TIMES.sub("*", text)
+    text = _PARALLEL.sub(r" \\parallel ", text) if "//" in text else text
     text = _COMPARED_ZH.sub(_compared_zh, text)
     text = _SPACING.sub("", text) if "\\" in text or "~" in text else text
     text = _THIN.sub(" ", text).replace("\\%", "%").replace("\\$", "$").replace("\\#", "#")

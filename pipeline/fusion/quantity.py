@@ -32,10 +32,12 @@ _HANZI = re.compile(
     rf"^(?P<sign>[负-]?)(?P<number>(?:第|百分之|千分之)?[\d.点又分之半/{NUMERAL_CHARS}]*?)(?P<unit>[一-鿿]*整?)$"
 )
 _MAGNITUDE = re.compile(
-    r"^(?P<head>.*[\d)}])\s*(?P<word>(?:hundred|thousand|million|billion|trillion)(?:\s+(?:thousand|million|billion|trillion))*|万亿|[万亿萬億])(?P<rest>.*)$",
+    r"^(?P<head>.*[\d)}])\s*(?P<word>(?:dozen|hundred|thousand|million|billion|trillion)(?:\s+(?:thousand|million|billion|trillion))*|万亿|[万亿萬億])(?P<rest>.*)$",
     re.I | re.S,
 )
 _ZH_MAGNITUDE = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8, "万亿": 10**12}
+_EACH_ZH = re.compile(r"每(小时|分钟?|秒钟?|天|日|周|月|年|人|个)(.+)")
+"""每小时60千米 is 60千米每小时."""
 _MIXED_WORDS = re.compile(r"(\d{1,9})\s+and\s+([A-Za-z][A-Za-z -]{3,30})", re.I)
 _ABOUT = re.compile(r"^(?:about|approximately|around|exactly|a total of|约|大约|共|一共|总共)\s*", re.I)
 
@@ -51,6 +53,7 @@ class Quantity:
 def quantity(text: str) -> Quantity | None:
     """The quantity that a text is, else ``None``."""
     text = _ABOUT.sub("", text).strip()
+    text = _EACH_ZH.sub(r"\2/\1", text) if text.startswith("每") else text
     bare, currency = split_currency(text)
     found = _united(bare) if not currency else _currency_amount(bare, currency)
     return found or _in_words(text)
@@ -118,7 +121,7 @@ def _endings(text: str) -> Iterator[tuple[str, str, bool]]:
             re.S,
         )
     ) is not None:
-        unit = re.sub(r"\\(?:text|mbox|mathrm)\s*\{([^{}]*)\}", r"\1", found["unit"])
+        unit = re.sub(r"\\(?:text|mbox|mathrm)\s*\{([^{}]*)\}", r" \1", found["unit"]).strip()
         single = len(unit) == 1 and unit.isascii() and unit.isalpha()
         # After 2\\pi one letter is a factor, but for square and cubic metres.
         factor = found["head"].endswith("\\pi") and re.match(r"[A-Za-z](?![A-Za-z])(?!(?<=m)\^\{?[23])", unit)

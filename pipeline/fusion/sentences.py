@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 
+from pipeline.fusion.measures import measured
+
 SHORT_WORDS = 4
 """A text of at most this many words is its own answer."""
 
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:(?:,|\{,\}|，|,\\!)\d{3})+(?:\.\d+)?")
 _NUMBER = re.compile(
-    r"(?<![\w.])[-+−]?[$¥￥€£]?(?:\d{1,3}(?:[,，]\d{3})+(?!\d)|\d+)?(?:\.?\d+)?(?:\s?/\s?\d+)?(?:[eE][-+]?\d+)?%?(?![\d])"
+    r"(?<![A-Za-z\d_.])[-+−]?[$¥￥€£]?(?:\d{1,3}(?:[,，]\d{3})+(?!\d)|\d+)?(?:\.?\d+)?(?:\s?/\s?\d+)?(?:[eE][-+]?\d+)?%?(?![\d])"
 )
 _SENTENCES = re.compile(r"(?<=[.!?])\s+|[。！？\n]+")
 _ARITHMETIC = re.compile(r"\d[\d,.]*\s*[-+*/×÷−]\s*[$]?\d|=|\\times|\\frac")
@@ -23,6 +25,7 @@ _COPULA_ZH = re.compile(r"(?:等于|应该是|就是|一共有|共有|[是为])"
 _VAGUE_HEAD = re.compile(
     r"(?:the|it|this|that|these|those|there|he|she|they|its|his|her|their|an?|what|which|here|answer)\b", re.I
 )
+_LAST_NAME = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?=\s*$)")
 _TRAILER = re.compile(
     r"(?:,\s|，|;|；|\s\(|\s(?:which|because|since|and it|when|where|who|whose|that is)\b).*$", re.S
 )
@@ -105,7 +108,8 @@ def _result_of(sentence: str) -> str | None:
     if equals and head:
         value = tidy(_TRAILER.sub("", tidy(tail)))
         if value and _is_formula(value):
-            return value
+            name = _LAST_NAME.search(head)
+            return (name and measured(name.group(), value)) or value
         if numbers := numbers_in(tail):
             return numbers[0]
     if (predicate := _copula_tail(sentence)) and (numbers := numbers_in(predicate)):

@@ -8,11 +8,14 @@ from fractions import Fraction
 
 from pipeline.fusion.algebra import FACTORS, NotAlgebraError, Op, parse, symbols
 from pipeline.fusion.calendar_time import moment_or_ratio
+from pipeline.fusion.chemistry import chemical_key
 from pipeline.fusion.choices import choice_key
 from pipeline.fusion.compound import compound_key
 from pipeline.fusion.evaluate import UnboundedError, charge, constant, linear_root, ratios, values
 from pipeline.fusion.forms import Canonical, number_key
 from pipeline.fusion.markup import cleaned
+from pipeline.fusion.measures import measured
+from pipeline.fusion.notations import GLUED
 from pipeline.fusion.prose import prose_key
 from pipeline.fusion.quantity import quantity
 from pipeline.fusion.splitting import SEPARATORS, enclosed, split_top, without_braces
@@ -31,7 +34,8 @@ _LABELLED = re.compile(
 )
 """What carries a value in words or geometry: AB = 5, P(A) = 1/3, total = 12, 面积 = 12."""
 _COORDINATES = re.compile(rf"\(\s*{_NAME}(?:\s*,\s*{_NAME})+\s*\)\s*=\s*(\(.+\))", re.S)
-_POINT = re.compile(r"(?:点|points?\s+)?\s*[A-Z]?'?\s*(?=\()")
+_POINT = re.compile(r"(?:点|[Pp]oints?\s+)?\s*[A-Z]?'?\s*(?=\()")
+_NAMED_POINT = re.compile(r"点?([A-Z])'?\s*(\([^()]*,[^()]*\))")
 _REVERSED = re.compile(rf"([^=<>]*\d[^=<>]*)=\s*{_NAME}")
 _MEMBER = re.compile(rf"{_NAME}(?:\s*,\s*{_NAME})*\s*\\in(?![A-Za-z])\s*(.+)", re.S)
 _BUILDER = re.compile(
@@ -42,6 +46,7 @@ _MATRIX = re.compile(
     r"[\[(]?\s*\\begin\s*\{([pbBvV]?matrix|smallmatrix|array)\}(?:\{[lcr| ]*\})?(.*)\\end\s*\{\1\}\s*[\])]?",
     re.S,
 )
+_SYSTEM = re.compile(r"(?:\\\{)?\s*\\begin\s*\{cases\}(.*)\\end\s*\{cases\}", re.S)
 _BASE = re.compile(r"\(?([0-9A-Za-z]+)\)?\s*_\s*\{?\s*\(?(\d{1,2})\)?\s*\}?")
 _IN_TEXT = re.compile(r"\\(?:text|mathrm|textrm)\s*\{\s*([0-9A-Za-z]+)\s*\}")
 _INFINITY = re.compile(r"([-+]?)\s*(?:\\infty|\\inf|infinity|inf|oo|无穷大?|正无穷|)", re.I)
@@ -66,9 +71,11 @@ def structure(text: str, depth: int = 0) -> Canonical | None:
         return structure(found.group(1).strip(), depth + 1)
     text = without_braces(text)
     for reader in (
+        _system,
         _matrix,
         _member,
         _base,
+        _chemical,
         _infinity,
         _quantity,
         _union,
@@ -92,6 +99,18 @@ def _part(text: str, depth: int) -> Canonical:
     if choice is not None:
         return Canonical(choice)
     return structure(text, depth + 1) or Canonical(f"t:{prose_key(text)}")
+
+
+def _system(text: str, depth: int) -> Canonical | None:
+    """Equations under each other: a list of them."""
+    found = _SYSTEM.fullmatch(text)
+    if found is None or "&" in found.group(1):
+        return None
+    rows = [row.strip(" ,;") for row in found.group(1).split("\\\\")]
+    rows = [row for row in rows if row]
+    if not rows or any("=" not in row for row in rows):
+        return None
+    return structure(", ".join(rows), depth + 1)
 
 
 def _matrix(text: str, depth: int) -> Canonical | None:
@@ -122,7 +141,14 @@ def _base(text: str, depth: int) -> Canonical | None:
     digits, base = found.group(1), int(found.group(2))
     if not any(map(str.isdigit, digits)) and not (base == 16 and re.fullmatch(r"[A-Fa-f]{2,}", digits)):
         return None
+    if base <= 10 and not digits.isdigit():
+        return None
     return Canonical(f"base:{found.group(1).upper().lstrip('0') or '0'}_{int(found.group(2))}")
+
+
+def _chemical(text: str, depth: int) -> Canonical | None:
+    key = chemical_key(text)
+    return None if key is None else Canonical(key)
 
 
 def _infinity(text: str, depth: int) -> Canonical | None:
@@ -173,16 +199,30 @@ def _joined(text: str, depth: int) -> Canonical | None:
     assigned = [_ASSIGNED.fullmatch(part.strip()) or _LABELLED.fullmatch(part.strip()) for part in parts]
     names = ["".join(found.group(1).split()) for found in assigned if found is not None]
     if len(names) == len(parts) and len(set(names)) == len(names):
-        pairs = sorted(
-            f"{name}={_part(found.group(2), depth).name}"
-            for name, found in zip(names, assigned, strict=True)
-            if found is not None
+        return _values(
+            sorted(
+                (name, (_measured(name, found.group(2)) or _part(found.group(2), depth)).name)
+                for name, found in zip(names, assigned, strict=True)
+                if found is not None
+            )
         )
-        return Canonical(f"values[{' ; '.join(pairs)}]")
+    points = [_NAMED_POINT.fullmatch(part) for part in parts]
+    if any(point is not None and point.group(1) != "C" for point in points):
+        parts = [part if point is None else point.group(2) for part, point in zip(parts, points, strict=True)]
     forms = [_part(part, depth) for part in parts]
     if re.search(r"\band\b|且|\\land", text) and (both := _between(forms)) is not None:
         return both
     return _unordered(forms)
+
+
+def _values(pairs: list[tuple[str, str]]) -> Canonical:
+    """Of names with their values, sorted."""
+    if all(re.fullmatch(r"x_\{?\d\}?", name) for name, _ in pairs):
+        # The roots of one equation, numbered as they came.
+        return Canonical(f"list[{' ; '.join(sorted(value for _, value in pairs))}]")
+    if [name for name, _ in pairs] in (["x", "y"], ["x", "y", "z"]):
+        return Canonical(f"({','.join(value for _, value in pairs)})")
+    return Canonical(f"values[{' ; '.join(f'{name}={value}' for name, value in pairs)}]")
 
 
 def _between(forms: list[Canonical]) -> Canonical | None:
@@ -300,7 +340,10 @@ def _unequal(text: str, depth: int) -> Canonical | None:
 def _equation(text: str, depth: int) -> Canonical | None:
     if "=" not in text or enclosed(text) is not None:
         return None
-    if (found := _ASSIGNED.fullmatch(text)) is not None and not re.search(
+    found = _ASSIGNED.fullmatch(text)
+    if found is not None and (amount := _measured(found.group(1), found.group(2))) is not None:
+        return amount
+    if found is not None and not re.search(
         rf"(?<![A-Za-z\\]){re.escape(found.group(1))}(?![A-Za-z])", found.group(2)
     ):
         value = _last_side(found.group(2), depth)
@@ -323,6 +366,12 @@ def _equation(text: str, depth: int) -> Canonical | None:
     except NotAlgebraError:
         return None
     return _difference("equation", sides[0], sides[1], keep_sign=False) if len(sides) == 2 else None
+
+
+def _measured(name: str, text: str) -> Canonical | None:
+    measure = measured(name, text)
+    amount = None if measure is None else quantity(measure)
+    return None if amount is None else Canonical(_constant_key(amount.value), amount.unit)
 
 
 def _last_side(text: str, depth: int) -> Canonical | None:
@@ -356,7 +405,7 @@ def _expression(text: str, depth: int) -> Canonical | None:
         tree = parse(text)
         if not symbols(tree):
             return Canonical(_constant_key(constant(tree)))
-        if re.fullmatch(r"[A-Za-z]{2,}", text) and not _PRODUCT.fullmatch(text) and text not in FACTORS:
+        if re.fullmatch(r"[A-Za-z]{2,}", text) and not _is_product(text):
             return None
         found = values(tree)
     except (NotAlgebraError, UnboundedError):
@@ -366,6 +415,11 @@ def _expression(text: str, depth: int) -> Canonical | None:
     return Canonical(
         f"e:{_hashed(tuple(value if isinstance(value, str) else number_key(value) for value in found))}"
     )
+
+
+def _is_product(letters: str) -> bool:
+    """Whether a run of letters is algebra and no word."""
+    return letters in FACTORS or bool(_PRODUCT.fullmatch(letters) or GLUED.fullmatch(letters))
 
 
 def _hashed(parts: tuple[str, ...]) -> str:

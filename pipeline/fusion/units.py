@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 _TABLE = """
+nm: nanometer nanometers nanometre nanometres 纳米
+um: μm µm micrometer micrometers micron microns 微米
 mm: millimeter millimeters millimetre millimetres 毫米
 cm: centimeter centimeters centimetre centimetres 厘米 公分
 dm: decimeter decimeters decimetre 分米
@@ -66,6 +68,8 @@ mol: mole moles 摩尔
 k: K kelvin kelvins
 ha: hectare hectares 公顷
 mu: 亩
+unit: units 单位 个单位
+rev: revs revolution revolutions 转
 ge: 个
 """
 _NAMES: dict[str, str] = {}
@@ -94,7 +98,19 @@ _CURRENCIES = (
     "₹",
     "₩",
 )
-_COMPOUND = {"mph": "mi/h", "kph": "km/h", "kmh": "km/h", "rpm": "rev/min", "平方": "^2", "立方": "^3"}
+_COMPOUND = {
+    "mph": "mi/h",
+    "kph": "km/h",
+    "kmh": "km/h",
+    "rpm": "rev/min",
+    "r/min": "rev/min",
+    "平方": "^2",
+    "立方": "^3",
+}
+_POWERS = (
+    (("square ", "sq ", "sq. ", "平方", "二次方"), 2),
+    (("cubic ", "cu ", "cu. ", "立方", "三次方"), 3),
+)
 _WORDED = {
     **dict.fromkeys(("us dollar", "us dollars", "u.s. dollar", "u.s. dollars"), "usd"),
     **dict.fromkeys(("degree celsius", "degrees celsius", "degrees c", "celsius"), "degC"),
@@ -103,6 +119,7 @@ _WORDED = {
 _BELOW = {"时": "h", "分": "min"}
 _PLAIN_POWER = re.compile(r"\b(mm|cm|dm|m|km|in|ft|yd|mi)([23])\b")
 _FILLERS = re.compile(r"\b(?:of|the|in total|total|altogether|each|approximately|about)\b")
+_PRODUCT = re.compile(r"\s*(?:\*|\\cdot(?![A-Za-z]))\s*|\s+")
 _ATOM = re.compile(r"([^\d\s^/*]+)\s*(?:\^\s*\{?\s*(-?\d)\s*\}?)?")
 _WORDS = re.compile(r"[A-Za-z][A-Za-z-]*(?:[ ]+[A-Za-z][A-Za-z-]*){0,4}")
 
@@ -122,7 +139,7 @@ def split_currency(text: str) -> tuple[str, str]:
 
 def known_unit(text: str) -> str | None:
     """The one name of a unit, also of a product, power or quotient of units; ``None`` for what is not in the table."""
-    text = text.strip().strip(".").strip()
+    text = text.strip().strip(".").strip().removesuffix("整")
     if not text or len(text) > 60:
         return None
     text = _PLAIN_POWER.sub(r"\1^\2", text)
@@ -136,12 +153,22 @@ def known_unit(text: str) -> str | None:
     if len(quotient) == 2:
         above, below = known_unit(quotient[0]), _BELOW.get(quotient[1]) or known_unit(quotient[1])
         return None if above is None or below is None else f"{above}/{below}"
-    return _power(text)
+    return _power(text) or _product(_PRODUCT.split(text))
+
+
+def _product(factors: list[str]) -> str | None:
+    """Of mol·L^{-1} the quotient mol/l."""
+    names = [_power(factor) for factor in factors] if len(factors) > 1 else [None]
+    above = [name for name in names if name and "^-" not in name]
+    below = [re.sub(r"\^-1$", "", name).replace("^-", "^") for name in names if name and "^-" in name]
+    if None in names or not above or len(below) > 1:
+        return None
+    return "/".join([".".join(sorted(above)), *below])
 
 
 def _power(text: str) -> str | None:
     power = 1
-    for words, value in ((("square ", "sq ", "sq. ", "平方"), 2), (("cubic ", "cu ", "cu. ", "立方"), 3)):
+    for words, value in _POWERS:
         for word in words:
             if text.lower().startswith(word):
                 text, power = text[len(word) :].strip(), value

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from pipeline.bench import fusion_rivals
 from pipeline.bench.fusion_rivals import Pair
+from pipeline.bench.harness_match import normalised_match
 from pipeline.bench.proportions import gain, share
 from pipeline.cli import app
 
@@ -40,8 +41,30 @@ def test_early_stop_and_equivalence_have_their_rows(tmp_path: Path, monkeypatch:
     assert rows["early stop esc, easy: against its ideal"]["value"] >= 1
     ours = {name.rpartition(": ")[2]: row for name, row in rows.items() if "this project" in name}
     assert (ours["wrong"]["value"], ours["hung"]["value"]) == (0, 0)
+    contenders = {name.partition(" directions, ")[2].partition(":")[0] for name in rows} - {""}
+    assert sum("lm-evaluation-harness" in each for each in contenders) == 2
     absent = next(row for name, row in rows.items() if "Math-Verify" in name)
     assert (absent["value"], "pip install" in absent["note"]) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        (r"$\frac12$", r"\dfrac{1}{2}", True),
+        ("x = 5.", "5", True),
+        (r"24\text{ square units}", "24", True),
+        ("1,250.00", "1250", True),
+        (r"60^\circ", "60 degrees", True),
+        ("The Nile", "nile.", True),
+        ("3/4", r"\frac{3}{4}", True),
+        ("0.5", "1/2", False),
+        ("x^2+1", "1+x^2", False),
+        (r"(-\infty,5]", r"(-\infty,5)", False),
+        ("$", "$", False),
+    ],
+)
+def test_the_normalised_match_compares_text(a: str, b: str, same: bool) -> None:
+    assert normalised_match(a, b) is normalised_match(b, a) is same
 
 
 @pytest.mark.model

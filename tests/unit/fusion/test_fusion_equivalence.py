@@ -18,7 +18,10 @@ def pairs(name: str) -> list[tuple[str, str, bool]]:
     return [(row["a"], row["b"], row["equal"]) for row in map(json.loads, lines)]
 
 
-@pytest.mark.parametrize(("a", "b", "equal"), pairs("equivalence.jsonl") + pairs("equivalence_more.jsonl"))
+@pytest.mark.parametrize(
+    ("a", "b", "equal"),
+    pairs("equivalence.jsonl") + pairs("equivalence_more.jsonl") + pairs("equivalence_kinds.jsonl"),
+)
 def test_pairs_hold_in_both_directions(a: str, b: str, equal: bool) -> None:
     assert equivalent(a, b) is equal
     assert equivalent(b, a) is equal
