@@ -27,6 +27,17 @@ class Node:
         return self.folder / "server.properties"
 
     @property
+    def controller_properties(self) -> Path:
+        return self.folder / "controller.properties"
+
+    @property
+    def crashed(self) -> bool:
+        """It has run, and did not end well."""
+        return (self.data / "__cluster_metadata-0").exists() and not (
+            self.data / ".kafka_cleanshutdown"
+        ).exists()
+
+    @property
     def log(self) -> Path:
         return self.folder / "kafka.log"
 
@@ -57,3 +68,17 @@ def write_properties(node: Node, nodes: Sequence[Node]) -> None:
     }
     lines = [f"{name}={value}" for name, value in own.items()]
     node.properties.write_text(_COMMON.read_text() + "\n" + "\n".join(lines) + "\n")
+
+
+def write_controller_properties(node: Node) -> None:
+    """Write a file by which a node is its cluster's only controller, and no broker; it gives a broker little time."""
+    own = {
+        "process.roles": "controller",
+        "node.id": node.id,
+        "listeners": f"CONTROLLER://127.0.0.1:{node.controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"{node.id}@127.0.0.1:{node.controller_port}",
+        "log.dirs": node.data,
+        "broker.session.timeout.ms": 500,
+    }
+    node.controller_properties.write_text("".join(f"{name}={value}\n" for name, value in own.items()))

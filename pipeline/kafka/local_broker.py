@@ -22,6 +22,7 @@ from pipeline.errors import BrokerDownError
 from pipeline.free_ports import free_ports, is_free
 from pipeline.jars import require
 from pipeline.kafka.broker_config import Node, write_properties
+from pipeline.kafka.fencing_start import fence_old_broker
 from pipeline.kafka.kafka_jars import KAFKA_VERSION, class_archive, kafka_jars
 from pipeline.run_folder import RunFolder
 from pipeline.settings import Settings
@@ -186,6 +187,8 @@ class LocalBroker:
         for node in self._nodes:
             child = self._children.get(node.id)
             if child is None or child.poll() is not None:
+                if self._count == 1 and node.crashed:
+                    fence_old_broker(node, command)
                 self._children[node.id] = spawn(
                     [*command, *_HEAP, *self._jvm, "kafka.Kafka", str(node.properties)], node.log
                 )
