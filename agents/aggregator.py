@@ -157,7 +157,10 @@ class Aggregator(PartitionWorker):
             results += found
             if any(is_final(result) for result in found):
                 continue
-            if (plan := window.round(now)) is not None:
+            if (plan := window.round(now)) is not None and window.reviewed(plan):
+                window.asked = Asked(len(plan.pairs), plan.until)
+                results += window.settle(now)  # no record comes any more that would ask for it
+            elif plan is not None:
                 rounds.append((key, plan))
             elif window.unchecked and window.opened is not None:
                 self.checker.submit(key, list(window.samples.values()), window.opened.tests)

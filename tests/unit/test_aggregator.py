@@ -12,12 +12,14 @@ from window_events import opened, sample
 
 from agents.aggregator import Aggregator
 from pipeline.errors import BrokerDownError
-from pipeline.events import Event, Progress, Result, Status
+from pipeline.events import Batch, Event, Mode, Progress, Result, Role, Status
+from pipeline.fusion import ReviewOptions, VoteOptions
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.dead_letters import Source
 from pipeline.kafka.records import Output
 from pipeline.settings import load_settings
-from pipeline.topics import CONTROL, DEAD_LETTERS, RESULTS, SAMPLES
+from pipeline.topics import CONTROL, DEAD_LETTERS, LANES, RESULTS, SAMPLES
+from pipeline.windows import WindowBook
 
 CODEC = Codec()
 
@@ -41,6 +43,11 @@ class Sink:
             self.failures -= 1
             raise BrokerDownError("away")
         self.written += outputs
+
+    def paths(self) -> list[str]:
+        """Of the groups of all batches."""
+        batches = [CODEC.decode(out.value) for out in self.written if out.topic in LANES]
+        return [group.path for batch in batches if isinstance(batch, Batch) for group in batch.groups]
 
     def results(self) -> list[Event]:
         return [CODEC.decode(out.value) for out in self.written if out.topic == RESULTS]
@@ -102,6 +109,29 @@ async def test_a_deadline_whose_transaction_failed_is_tried_again(aggregator: Ag
         await aggregator.handle([record(opened(3))], sink)
     await aggregator.handle([], sink)
     assert len(sink.results()) == 1
+
+
+async def test_reviews_that_are_read_with_the_answers_after_a_crash_are_waited_for_no_more(
+    aggregator: Aggregator,
+) -> None:
+    """An older owner has asked for them, and what it knew of that is lost with it."""
+    options = VoteOptions(min_share=0.4, review=ReviewOptions())
+    aggregator.windows = WindowBook({}, options)
+    marker = replace(opened(4, Mode.DEEP), question="What is 3 + 4?", max_new_tokens=2048, deadline_at=2**42)
+    answers = [sample(index, answer) for index, answer in enumerate(("7", "8", "8", "7"))]
+    asked = Sink()
+    await aggregator.handle([record(event) for event in (marker, *answers)], asked)
+    reviews = [
+        replace(sample(4 + n, "A", role=Role.REVIEW), path=path) for n, path in enumerate(asked.paths())
+    ]
+    assert len(reviews) == 2 and not asked.results()
+    sink = Sink()
+    later = Aggregator(
+        aggregator.settings, CODEC, (SAMPLES, 0), aggregator.changelog, aggregator.tell, options
+    )
+    await later.handle([record(event) for event in (marker, *answers, *reviews)], sink)
+    later.close()
+    assert [event.status for event in sink.results() if isinstance(event, Result)] == [Status.DONE]
 
 
 async def test_results_are_read_back_from_the_oldest_open_window_on(
