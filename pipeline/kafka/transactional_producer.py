@@ -40,7 +40,7 @@ class TransactionalProducer:
         self._id = transactional_id
         # The broker ends a transaction after its own time-out: repeating its calls for longer is in vain.
         timeout = settings.transaction_timeout_ms / 1000
-        self._call_timeout, self._patience, self._deadline = timeout / 4, timeout, 1.5 * timeout
+        self._call_timeout, self._patience, self._deadline = timeout / 4, timeout, timeout + 1
         self._producer: Producer = transactional_producer(settings, transactional_id)
         self._calls: SimpleQueue[tuple[Future[None], _Call] | None] = SimpleQueue()
         threading.Thread(target=_serve, args=(self._calls,), name=transactional_id, daemon=True).start()
