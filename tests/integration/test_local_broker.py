@@ -106,6 +106,8 @@ def test_data_and_port_survive_a_crash_and_a_restart(home: Path, tmp_path: Path)
         assert not broker.pids
         broker.start()
         assert broker.bootstrap == address
+        # Otherwise its coordinators would load twice at once, and might end empty.
+        assert "Fencing broker 1" in (tmp_path / "node-1" / "fencing.log").read_text()
         produce(address, "kept", large)
         assert 50_000_000 < broker.resident_bytes < 900_000_000
     with LocalBroker(home, data=tmp_path) as broker:
