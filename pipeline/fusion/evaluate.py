@@ -18,6 +18,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from mpmath.ctx_mp import MPContext  # pyright: ignore[reportMissingTypeStubs]
@@ -214,6 +215,7 @@ def linear_root(node: Node) -> tuple[Fraction, bool] | None:
     return -start / slope, slope > 0
 
 
+@lru_cache(maxsize=1024)
 def _coordinate(name: str, point: int) -> Fraction:
     seed = hashlib.sha256(f"{name}/{point}".encode()).digest()
     above = 1 + int.from_bytes(seed[:2], "big")
@@ -223,7 +225,11 @@ def _coordinate(name: str, point: int) -> Fraction:
 
 
 def _number(node: Node, at: dict[str, Fraction]) -> Fraction | str:
-    value = _settled(_evaluated(node, at, _COARSE), _evaluated(node, at, _FINE))
+    coarse = _evaluated(node, at, _COARSE)
+    if isinstance(coarse, Fraction):
+        # Exact, whatever the precision.
+        return coarse
+    value = _settled(coarse, _evaluated(node, at, _FINE))
     if isinstance(value, Fraction):
         return value
     if (rational := _as_rational(value)) is not None:

@@ -68,6 +68,7 @@ _CONCLUSION = re.compile(
     r"(?![A-Za-z])[,，:：]?",
     re.I,
 )
+_DIGIT = re.compile(r"\d")
 _OPTION = re.compile(
     r"(?<![A-Za-z\\])[(（]?([A-H])[)）]?(?: ?(?:选项|项)? ?(?:是|为)?正确的?(?![吗？?])"
     r"|\s+is\s+(?:the\s+)?(?:correct|right)(?:\s+(?:answer|option|choice|one))?(?=[*_]*(?:[.!,;:\s]|\Z))(?!\s+[a-z]))"
@@ -233,7 +234,9 @@ def _bolds(text: str) -> Iterator[_Found]:
 
 def _options(text: str) -> Iterator[_Found]:
     for match in list(_OPTION.finditer(text))[-LAST_MARKERS:]:
-        yield _Found(match.start(), match.group(1))
+        # Where figures follow it was a step: "Way B is correct. Then 3 * 4 = 12."
+        if _DIGIT.search(text, match.end()) is None:
+            yield _Found(match.start(), match.group(1))
 
 
 def _conclusions(text: str) -> Iterator[_Found]:

@@ -63,6 +63,7 @@ STOP = [
     ("答案：D.42", "D.42"),
     ("Therefore, option D is correct.", "D"),
     ("Plan B is right next to the bank. It costs 40 a month, he said.", "right next to the bank"),
+    ("Way B is correct. Then 3 * 4 = 12.", "12"),
     ("因此t=5s。", "5 s"),
     ("The slope is then y = 5m.", "5m"),
     ("他们俩一共花了5元。", "5"),
