@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.engine.base import TaskKey
-from pipeline.engine.cache import DecodeView
+from pipeline.engine.cache import DecodeView, SlotCache
 from pipeline.engine.prompt_lookup import Drafter, NgramIndex
 from pipeline.engine.row import Row
 from pipeline.errors import ConfigError
@@ -19,6 +19,9 @@ from pipeline.settings import load_settings
 
 LOOKUP = {"lookup_ngram": 1, "lookup_tokens": 40}
 """One token is enough for a guess, so that a random model's text, which repeats letters, is tried often."""
+
+TOKEN_BYTES = 2 * 2 * 2 * 8 * 4
+"""Keys and values of two layers, two heads of eight floats."""
 
 
 class Steps:
@@ -229,22 +232,32 @@ def test_a_forward_that_fails_for_drafts_is_done_without_them(tiny, error):
     assert refused and max(rows) == 4
 
 
-def test_the_context_and_the_cache_s_bound_hold_and_no_row_leaves_for_a_draft(tiny):
-    tasks = [task(i, "ab" * 20, seed=i, max_new_tokens=500, top_logprobs=0) for i in range(4)]
+def test_the_context_and_the_cache_s_bound_hold_and_no_row_leaves_for_a_draft(tiny, monkeypatch):
+    prompt = "ab" * 13
+    loaded = saying(tiny, prompt, "a" * 200)
+    tasks = [task(i, prompt, seed=i, max_new_tokens=500, top_logprobs=0) for i in range(4)]
     options = {"context": 128, "cache_tokens": 256, "prefix_bytes": 0}
     plainly, steps = Steps(), Steps()
     last: list[int] = []
-    with running(altered(tiny, plainly), **options) as (engine, recorder):
+    largest: list[int] = []
+    reserve = SlotCache.reserve
+
+    def watched(cache, rows, length):
+        reserve(cache, rows, length)
+        largest.append(cache.bytes)
+
+    monkeypatch.setattr(SlotCache, "reserve", watched)
+    with running(altered(loaded, plainly), **options) as (engine, recorder):
         plain = run_all(engine, recorder, tasks)
 
     def hook(ids, positions, logits):
         last.append(int(positions.max()))
         return steps(ids, positions, logits)
 
-    with running(altered(tiny, hook), **options, **LOOKUP) as (engine, recorder):
+    with running(altered(loaded, hook), **options, **LOOKUP) as (engine, recorder):
         tried = run_all(engine, recorder, tasks)
     assert told(tried) == told(plain)
-    assert max(last) < 128
+    assert max(last) < 128 and max(largest) <= 256 * TOKEN_BYTES
     assert steps.tried > 3 and steps.chunks <= plainly.chunks
 
 
