@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass
 from itertools import islice
@@ -95,16 +95,22 @@ class DeliveryLog:
 
     def assigned(self, places: Sequence[Place]) -> None:
         """Take up what earlier owners left pending."""
+        attempts: dict[str, int] = {}
         pending: dict[str, Delivery] = {}
         for message in read_back(self._settings, [(DELIVERIES, shard) for _, shard in places]):
             try:
                 event = self._codec.decode(value_of(message))
             except DecodeError:
                 continue  # somebody else's record
-            if isinstance(event, Delivery) and event.state is DeliveryState.PENDING:
+            if not isinstance(event, Delivery):
+                continue
+            attempts[event.delivery_id] = event.attempt
+            if event.state is DeliveryState.PENDING:
                 pending[event.delivery_id] = event
-            elif isinstance(event, Delivery):
+            else:
                 pending.pop(event.delivery_id, None)
+        # A transaction that nobody answered may have been committed.
+        self._settle(lambda made: made.attempt <= attempts.get(made.delivery_id, -1))
         for delivery in pending.values():
             self._submit(delivery)
         assert self._dispatcher is not None
@@ -124,15 +130,34 @@ class DeliveryLog:
         self._outputs, self._finished, self._new = [], [], []
 
     def dropped(self, places: Sequence[Place]) -> None:
-        """Deliveries of partitions that are gone are forgotten."""
+        """Deliveries of partitions that are gone are forgotten, and what was attempted and is not recorded.
+
+        Whoever owns them next, perhaps this process, goes on from what is recorded.
+        """
         self.rewound(places)
         shards, gone = self._settings.shards, {shard for _, shard in places}
 
         def is_gone(delivery: Delivery) -> bool:
             return shard_of(delivery.request_id, shards) in gone
 
-        if self._dispatcher is not None:
-            self._loop.call_soon_threadsafe(self._dispatcher.forget_all, is_gone)
+        assert self._dispatcher is not None
+        forgotten = threading.Event()
+        self._loop.call_soon_threadsafe(self._dispatcher.forget_all, is_gone)
+        self._loop.call_soon_threadsafe(forgotten.set)
+        forgotten.wait(_HAND_OVER)  # from then on none of them is attempted any more
+        self._settle(is_gone)
+
+    def _settle(self, over: Callable[[Delivery], bool]) -> None:
+        """Record these attempts no more."""
+        self._gather()
+        for item in self._recording:
+            if over(item.delivery):
+                self._loop.call_soon_threadsafe(_resolve, item.durable)
+        self._recording = [item for item in self._recording if not over(item.delivery)]
+
+    def _gather(self) -> None:
+        while not self._attempted.empty():
+            self._recording.append(self._attempted.get())
 
     def _take_all(self, messages: Sequence[Message]) -> None:
         waiting = iter(messages)
@@ -169,10 +194,9 @@ class DeliveryLog:
 
     def _publish(self) -> bool:
         """Whether all that is known is written."""
-        while not self._attempted.empty():
-            self._recording.append(self._attempted.get())
-        owned = [item for item in self._recording if self._owns(item.delivery)]
-        outputs = [*self._outputs, *map(self._output, [*self._new, *(item.delivery for item in owned)])]
+        self._gather()
+        attempted = [item.delivery for item in self._recording if self._owns(item.delivery)]
+        outputs = [*self._outputs, *map(self._output, [*self._new, *attempted])]
         if not self._consumer.publish(outputs, self._finished):
             return False
         for delivery in self._new:
