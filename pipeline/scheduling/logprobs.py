@@ -23,16 +23,15 @@ def packed(positions: Sequence[Position], top: int, *, whole: bool) -> Logprobs 
         return None
     if not whole:
         return Logprobs(top, dropped=True)
-    known: dict[Token, int] = {}
+    known: dict[tuple[str, int | None], int] = {}
     places: list[int] = []
     values: list[float] = []
     for position in positions:
         entries = (position.drawn, *position.top[:top])
         for entry in entries:
-            token = Token(entry.text, entry.token)
-            places.append(known.setdefault(token, len(known)))
+            places.append(known.setdefault((entry.text, entry.token), len(known)))
             values.append(max(_LEAST, min(0.0, entry.logprob)))
         missing = 1 + top - len(entries)
         places += [_NONE] * missing
         values += [0.0] * missing
-    return Logprobs(top, tuple(known), tuple(places), tuple(values))
+    return Logprobs(top, tuple(Token(*one) for one in known), tuple(places), tuple(values))

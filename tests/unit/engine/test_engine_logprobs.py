@@ -104,7 +104,10 @@ def test_what_a_stop_text_cuts_off_has_none(tiny, options, said, stop, kept):
 
 def test_a_text_without_a_stop_keeps_its_end_token(tiny):
     _, positions, tokens = said_by(tiny, "ä!")
-    assert [position.drawn.text for position in positions] == ["\N{REPLACEMENT CHARACTER}"] * 2 + ["!", "</s>"]
+    assert [position.drawn.text for position in positions] == ["\N{REPLACEMENT CHARACTER}"] * 2 + [
+        "!",
+        "</s>",
+    ]
     assert [position.top[0] for position in positions] == [position.drawn for position in positions]
     assert tokens == 4
 
