@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from engine_support import run_all, running, saying, task
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pipeline.engine.base import Position
-from pipeline.engine.detokenizer import TokenTexts
+from pipeline.engine.base import Position, TokenLogprob
+from pipeline.engine.detokenizer import Detokenizer, TokenTexts
+from pipeline.engine.positions import Positions
 from pipeline.events import FinishReason
 
 LOOKUP = {"lookup_ngram": 1, "lookup_tokens": 16}
@@ -122,3 +125,33 @@ class Metaspace:
 def test_a_token_s_text_keeps_the_space_that_it_begins_with():
     texts = TokenTexts(Metaspace())
     assert [texts[1], texts[0], texts[1]] == [" the", "re", " the"]
+
+
+class Chunks:
+    """Tokens that hold several bytes, and may end inside a character."""
+
+    def __init__(self, *chunks: bytes) -> None:
+        self._chunks = chunks
+
+    def decode(self, ids: list[int], **_: object) -> str:
+        return b"".join(self._chunks[token] for token in ids).decode("utf-8", "replace")
+
+
+def test_a_token_begins_behind_all_whole_characters_those_that_wait_included():
+    chunks = (b"ab\xf0\x9f", b"\x98", b"\x80c", b"d")
+    detokenizer, starts = Detokenizer(Chunks(*chunks)), []
+    for token in range(len(chunks)):
+        starts.append(detokenizer.characters)
+        detokenizer.push(token)
+    assert (starts, detokenizer.characters) == ([0, 2, 2, 4], 5)
+
+
+@given(st.lists(st.integers(0, 9), max_size=9), st.integers(0, 10))
+def test_no_token_is_kept_behind_one_that_is_cut(starts, end):
+    every = [Position(TokenLogprob(number, -1.0)) for number in range(len(starts))]
+    positions = Positions()
+    for position, start in zip(every, starts, strict=True):
+        positions.add(position, start)
+    kept = next((number for number, start in enumerate(starts) if start >= end), len(starts))
+    assert positions.kept(end) == tuple(every[:kept])
+    assert positions.kept(None) == tuple(every)
