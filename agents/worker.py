@@ -21,6 +21,7 @@ from pipeline.engine.base import Completion, Engine, TaskKey
 from pipeline.engine.factory import create_engine
 from pipeline.errors import DecodeError, TallystreamError
 from pipeline.events import Batch, Event, Progress, Sample
+from pipeline.fitting import fitted_sample
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
 from pipeline.kafka.crash_journal import CrashJournal
@@ -37,7 +38,7 @@ from pipeline.scheduling.unpack import poison_error, poisoned, unpack
 from pipeline.scheduling.waiting import Assigned
 from pipeline.settings import Settings, load_settings
 from pipeline.telemetry import configure_logging, now_ms
-from pipeline.topics import LANES, MOST_TASKS_IN_BATCH, SAMPLES, shard_of
+from pipeline.topics import LANES, LARGEST_SAMPLE, MOST_TASKS_IN_BATCH, SAMPLES, shard_of
 
 log = structlog.get_logger("agents.worker")
 
@@ -164,7 +165,8 @@ class Worker:
             self._journal.end(self._desk.cleared(ran))
 
     def _output(self, assigned: Assigned, completion: Completion) -> Output:
-        value = self._codec.encode(sample_of(assigned, completion, worker=self._name))
+        sample = sample_of(assigned, completion, worker=self._name)
+        value = fitted_sample(sample, self._codec.encode, LARGEST_SAMPLE)
         request_id = assigned.group.request_id
         return Output(SAMPLES, shard_of(request_id, self._settings.shards), request_id.encode(), value)
 

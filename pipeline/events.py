@@ -124,6 +124,7 @@ class SamplingOverrides:
     top_k: int | None = None
     min_p: float | None = None
     repetition_penalty: float | None = None
+    top_logprobs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +208,7 @@ class TaskGroup:
     top_k: int = 0
     min_p: float = 0.0
     repetition_penalty: float = 1.0
+    top_logprobs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +263,34 @@ class SampleTimings:
 
 
 @dataclass(frozen=True, slots=True)
+class Token:
+    """A token by its text alone; ``id`` is ``None`` when a server drew it."""
+
+    text: str
+    id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Logprobs:
+    """The drawn and the likeliest tokens of a sample, with natural log-probabilities before warping.
+
+    Attributes:
+        top: likeliest tokens at each position.
+        tokens: each token that occurs, once.
+        places: 1 + ``top`` a position: where in ``tokens`` the drawn one is, then the likeliest, best first;
+            -1 where a server gave fewer.
+        values: the log-probability of each of ``places``.
+        dropped: they were more than a record takes, and there are none.
+    """
+
+    top: int
+    tokens: tuple[Token, ...] = ()
+    places: tuple[int, ...] = ()
+    values: tuple[float, ...] = ()
+    dropped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One finished sample of a request."""
 
@@ -279,6 +309,7 @@ class Sample:
     timings: SampleTimings
     worker: str
     error: ErrorInfo | None = None
+    logprobs: Logprobs | None = None
 
 
 @dataclass(frozen=True, slots=True)

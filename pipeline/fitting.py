@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from pipeline.events import Chain, Result
+from pipeline.events import Chain, Logprobs, Result, Sample
 
 _CAPS = (65_536, 16_384, 4_096, 1_024, 128)
 _NOTE = "text shortened"
@@ -30,6 +30,17 @@ def fitted(result: Result, encode: Callable[[Result], bytes], most: int) -> byte
         if len(value) <= most:
             break
         value = encode(shorter)
+    return value
+
+
+def fitted_sample(sample: Sample, encode: Callable[[Sample], bytes], most: int) -> bytes:
+    """Encode a sample in at most ``most`` bytes: log-probabilities by token that are too many are dropped.
+
+    Without them it fits, since ``sample_of`` bounds all else.
+    """
+    value = encode(sample)
+    if len(value) > most and sample.logprobs is not None:
+        value = encode(replace(sample, logprobs=Logprobs(sample.logprobs.top, dropped=True)))
     return value
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from pipeline.events import Opened, Sample
 from pipeline.kafka.codec import Codec
-from pipeline.windows import Asked, Window, WindowKey
+from pipeline.windows import Asked, Window, WindowKey, without_logprobs
 
 _FIRST, _REVIEW = b"first", b"review"
 
@@ -90,7 +90,7 @@ def restore(kept: Mapping[bytes, bytes], codec: Codec) -> Mapping[WindowKey, Win
             if isinstance(event, Opened):
                 window.opened = event
             elif isinstance(event, Sample):
-                window.samples[event.sample_index] = event
+                window.samples[event.sample_index] = without_logprobs(event)
     return windows
 
 

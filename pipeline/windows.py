@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pipeline.events import (
     ErrorInfo,
@@ -29,6 +29,11 @@ WindowKey = tuple[str, int]
 """Request id and run."""
 
 _NOT_RUN = ProgramChecks(note="no program was run in time: the samples' agreement decided")
+
+
+def without_logprobs(sample: Sample) -> Sample:
+    """The sample as a vote needs it: by token its log-probabilities are for whoever reads the topic, and large."""
+    return sample if sample.logprobs is None else replace(sample, logprobs=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,7 @@ class Window:
         """Take a sample in; ``False`` when it is late or came before."""
         if self.closed_at is not None or sample.sample_index in self.samples:
             return False
-        self.samples[sample.sample_index] = sample
+        self.samples[sample.sample_index] = without_logprobs(sample)
         return True
 
     def close(self, now: int) -> None:

@@ -70,10 +70,14 @@ class GenerationTask:
 
 
 class TokenLogprob(NamedTuple):
-    """A token and its natural log-probability before penalty, temperature and cuts."""
+    """A token and its natural log-probability before penalty, temperature and cuts.
 
-    token: int
+    ``token`` is its id, ``None`` when a server drew it; ``text`` is what it says by itself.
+    """
+
+    token: int | None
     logprob: float
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,8 @@ class Completion:
 
     Attributes:
         mean_logprob: of the drawn tokens, before penalty, temperature and cuts; ``None`` without any.
-        positions: one for each drawn token, if the task asked for ``top_logprobs``.
+        positions: one for each drawn token, if the task asked for ``top_logprobs`` and the engine has them;
+            none for those whose text a stop text has cut off.
     """
 
     key: TaskKey

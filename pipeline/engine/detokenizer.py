@@ -13,10 +13,15 @@ class Detokenizer:
     A token is decoded together with the ones before it, because a byte-level tokenizer cuts characters
     in two and a SentencePiece one drops a leading space. Text that ends in an incomplete character waits
     for the next token.
+
+    Attributes:
+        characters: how many are complete so far, those that wait included: where the next token's text begins.
     """
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
+        self.characters = 0
+        self._pushed = 0
         self._ids: list[int] = []
         self._context_start = 0
         self._emitted_end = 0
@@ -25,8 +30,10 @@ class Detokenizer:
         """The text that ``token`` completes; often empty."""
         self._ids.append(token)
         text = self._unseen()
+        self.characters = self._pushed + len(text.rstrip(_INCOMPLETE))
         if text.endswith(_INCOMPLETE):
             return ""
+        self._pushed = self.characters
         if text:
             self._context_start, self._emitted_end = self._emitted_end, len(self._ids)
         return text
@@ -43,6 +50,23 @@ class Detokenizer:
 
     def _decode(self, ids: list[int]) -> str:
         text: str = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return text
+
+
+class TokenTexts(dict[int, str]):
+    """What each token says by itself, special ones included; half a character is U+FFFD."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def __missing__(self, token: int) -> str:
+        once, twice = self._decode(token), self._decode(token, token)
+        # The second time, because a SentencePiece tokenizer drops the space that a text begins with.
+        self[token] = twice[len(once) :]
+        return self[token]
+
+    def _decode(self, *ids: int) -> str:
+        text: str = self._tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
         return text
 
 

@@ -22,7 +22,7 @@ from pipeline.engine.http_retry import delay_before
 from pipeline.engine.http_sample import HttpSample
 from pipeline.engine.http_server import ModelServer
 from pipeline.engine.http_turns import Turns
-from pipeline.engine.params import checked
+from pipeline.engine.params import checked, checked_top_logprobs
 from pipeline.errors import (
     EmptyPromptError,
     EngineError,
@@ -150,6 +150,7 @@ class HttpEngine:
         self._samples[task.key] = sample
         try:
             sample.task = replace(task, params=checked(task.params))
+            checked_top_logprobs(task.top_logprobs)
             if not any(turn.content.strip() for turn in task.messages if turn.role != "system"):
                 raise EmptyPromptError("The prompt is empty")
             if task.images:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import structlog
 
 from pipeline.engine.base import Completion, EngineListener, GenerationTask
 from pipeline.engine.detokenizer import StopScanner
 from pipeline.engine.openai_protocol import Delta, TokenCounts
+from pipeline.engine.positions import Positions
 from pipeline.errors import ServerRefusedError
 from pipeline.events import ErrorInfo, FinishReason
 
@@ -22,6 +24,8 @@ class _Attempt:
         self.scanner = StopScanner(stops)
         self.text = ""
         self.logprobs: list[float] = []
+        self.positions = Positions()
+        self.received = 0
         self.pieces = 0
         self.counts: TokenCounts | None = None
 
@@ -71,8 +75,9 @@ class HttpSample:
         if self.reason is not None:
             return
         attempt = self._attempt
-        attempt.logprobs += delta.logprobs
+        self._add_positions(delta)
         if delta.text:
+            attempt.received += len(delta.text)
             self._first_token_at = self._first_token_at or self._clock()
             attempt.pieces += 1
             attempt.text += attempt.scanner.push(delta.text)
@@ -80,6 +85,16 @@ class HttpSample:
         if self.reason is not None and not attempt.scanner.stopped:
             attempt.text += attempt.scanner.flush()
         self._show()
+
+    def _add_positions(self, delta: Delta) -> None:
+        attempt, top = self._attempt, self.task.top_logprobs
+        attempt.logprobs += [position.drawn.logprob for position in delta.positions]
+        if top is None:
+            return
+        start = attempt.received
+        for position in delta.positions:
+            attempt.positions.add(replace(position, top=position.top[:top]), start)
+            start += len(position.drawn.text)
 
     @property
     def stopped(self) -> bool:
@@ -114,6 +129,7 @@ class HttpSample:
 
     def _tell_done(self, reason: FinishReason, error: ErrorInfo | None) -> None:
         best, now = self._furthest, self._clock()
+        cut = reason is FinishReason.STOP and bool(self.task.params.stop)
         completion = Completion(
             key=self.task.key,
             text=best.text,
@@ -126,6 +142,7 @@ class HttpSample:
             first_token_at=self._first_token_at,
             finished_at=now,
             error=error,
+            positions=best.positions.kept(len(best.text) if cut else None),
         )
         try:
             self._listener.done(completion)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from pipeline.engine.base import GenerationTask
+from pipeline.engine.base import GenerationTask, Position, TokenLogprob
 from pipeline.errors import ContextExceededError, GenerationError, ModelServerDownError, ServerRefusedError
 from pipeline.events import FinishReason
 
@@ -26,13 +26,13 @@ class Delta:
 
     Attributes:
         choice: index of the sample in the call.
-        logprobs: of the event's tokens; empty when the server gives none.
+        positions: of the event's tokens, the likeliest best first; empty when the server gives none.
         reason: set by the sample's last event; ``ERROR`` when the server filtered it.
     """
 
     choice: int
     text: str
-    logprobs: tuple[float, ...]
+    positions: tuple[Position, ...]
     reason: FinishReason | None
 
 
@@ -46,10 +46,15 @@ class TokenCounts:
 
 class _Logprob(msgspec.Struct):
     logprob: float
+    token: str = ""
+
+
+class _Position(_Logprob):
+    top_logprobs: list[_Logprob] | None = None
 
 
 class _Logprobs(msgspec.Struct):
-    content: list[_Logprob] | None = None
+    content: list[_Position] | None = None
 
 
 class _Piece(msgspec.Struct):
@@ -115,8 +120,10 @@ def call_body(task: GenerationTask, *, model: str, samples: int, logprobs: bool)
         body["stop"] = list(params.stop[:_MOST_STOPS])
     if samples > 1:
         body["n"] = samples
-    if logprobs:
+    if logprobs or task.top_logprobs is not None:
         body["logprobs"] = True
+    if task.top_logprobs:
+        body["top_logprobs"] = task.top_logprobs
     return body
 
 
@@ -146,11 +153,20 @@ def _delta(choice: _Choice) -> Delta:
     return Delta(
         choice=choice.index,
         text=(choice.delta and choice.delta.content) or "",
-        logprobs=tuple(item.logprob for item in logprobs or ()),
+        positions=tuple(map(_position, logprobs or ())),
         reason=None
         if choice.finish_reason is None
         else _REASONS.get(choice.finish_reason, FinishReason.STOP),
     )
+
+
+def _position(said: _Position) -> Position:
+    top = sorted(map(_token, said.top_logprobs or ()), key=lambda one: -one.logprob)
+    return Position(_token(said), tuple(top))
+
+
+def _token(said: _Logprob) -> TokenLogprob:
+    return TokenLogprob(None, said.logprob, said.token)
 
 
 def may_work_later(status: int) -> bool:

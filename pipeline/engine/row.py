@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from pipeline.engine.base import Completion, GenerationTask, Position, SamplingParams, TokenLogprob
-from pipeline.engine.detokenizer import Detokenizer, StopScanner
+from pipeline.engine.detokenizer import Detokenizer, StopScanner, TokenTexts
+from pipeline.engine.positions import Positions
 from pipeline.engine.prefix import Prefix
 from pipeline.engine.sampler import Ask, Draw, Warp
 from pipeline.events import ErrorInfo, FinishReason
@@ -34,7 +35,7 @@ class Row:
         self.generated: list[int] = []
         self.prefix: Prefix | None = None
         self._generator = torch.Generator()
-        self._positions: list[Position] = []
+        self._positions = Positions()
         self._seed: int | None = None
         self._text: list[str] = []
         self._logprob_sum = 0.0
@@ -55,6 +56,7 @@ class Row:
         self._budget = budget
         self._detokenizer = Detokenizer(tokenizer)
         self._scanner = StopScanner(params.stop)
+        self._texts = TokenTexts(tokenizer)
 
     def start(self, now: float) -> None:
         """Note when the row was first given a slot."""
@@ -84,7 +86,7 @@ class Row:
         self._seen.add(drawn.token)
         self._logprob_sum += drawn.logprob
         if self.task.top_logprobs is not None:
-            self._positions.append(Position(TokenLogprob(drawn.token, drawn.logprob), drawn.top))
+            self._positions.add(self._position(drawn), self._detokenizer.characters)
         if drawn.token in eos_ids:
             return "", FinishReason.STOP
         piece = self._show(self._detokenizer.push(drawn.token))
@@ -106,9 +108,11 @@ class Row:
     def completion(self, reason: FinishReason, now: float, error: ErrorInfo | None) -> Completion:
         """How the sample ended; call ``flush`` before."""
         count = len(self.generated)
+        text = "".join(self._text)
+        cut = bool(self.prompt) and self._scanner.stopped
         return Completion(
             key=self.task.key,
-            text="".join(self._text),
+            text=text,
             finish_reason=reason,
             prompt_tokens=len(self.prompt),
             completion_tokens=count,
@@ -118,8 +122,13 @@ class Row:
             first_token_at=self._first_token_at,
             finished_at=now,
             error=error,
-            positions=tuple(self._positions),
+            positions=self._positions.kept(len(text) if cut else None),
         )
+
+    def _position(self, drawn: Draw) -> Position:
+        texts = self._texts
+        top = tuple(TokenLogprob(token, logprob, texts[token]) for token, logprob in drawn.top)
+        return Position(TokenLogprob(drawn.token, drawn.logprob, texts[drawn.token]), top)
 
     def _show(self, text: str) -> str:
         piece = self._scanner.push(text)

@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-
-from pipeline.engine.base import TokenLogprob
 
 # Below this a division by the temperature overflows and the distribution is greedy anyway.
 _COLDEST = 1e-5
@@ -56,7 +54,7 @@ class Draw:
 
     token: int
     logprob: float
-    top: tuple[TokenLogprob, ...] = field(default=())
+    top: tuple[tuple[int, float], ...] = ()
 
 
 def draw(logits: Tensor, asks: Sequence[Ask]) -> list[Draw | None]:
@@ -100,11 +98,11 @@ def _penalised(scores: Tensor, ask: Ask) -> Tensor:
     return scores.index_copy(0, seen, torch.where(old < 0, old * penalty, old / penalty))
 
 
-def _top(scores: Tensor, normaliser: Tensor, count: int) -> tuple[TokenLogprob, ...]:
+def _top(scores: Tensor, normaliser: Tensor, count: int) -> tuple[tuple[int, float], ...]:
     if not count:
         return ()
-    kept, tokens = (scores - normaliser).topk(min(count, len(scores)))
-    return tuple(TokenLogprob(*pair) for pair in zip(tokens.tolist(), kept.tolist(), strict=True))
+    kept, tokens = scores.topk(min(count, len(scores)))
+    return tuple(zip(tokens.tolist(), (kept - normaliser).tolist(), strict=True))
 
 
 def sample(scores: Tensor, warp: Warp, uniform: float) -> Tensor:

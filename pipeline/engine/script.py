@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pipeline.engine.base import TaskKey
+from pipeline.engine.base import Position, TaskKey, TokenLogprob
 from pipeline.errors import ConfigError
 from pipeline.events import Message
 
@@ -90,6 +90,17 @@ def answer_text(key: TaskKey, messages: Sequence[Message]) -> str:
     number = zlib.crc32(question.partition("\n\n")[0].encode()) % 1000
     strays = fraction(0, "stray", key) * 5 >= _AGREEING
     return f"The answer is {number + strays}"
+
+
+def toy_positions(words: Sequence[str], logprob: float, top: int) -> tuple[Position, ...]:
+    """Each word a token, as likely as all; behind it stand words of question marks, each a nat less likely."""
+    return tuple(
+        Position(
+            TokenLogprob(None, logprob, word),
+            tuple(TokenLogprob(None, logprob - rank, "?" * rank or word) for rank in range(top)),
+        )
+        for word in words
+    )
 
 
 def _named_answers(question: str) -> list[str]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import structlog
 
 from pipeline.engine.base import Completion, EngineListener, GenerationTask, TaskKey
-from pipeline.engine.script import answer_text, fraction, kills, parse_options
+from pipeline.engine.script import answer_text, fraction, kills, parse_options, toy_positions
 from pipeline.events import ErrorInfo, FinishReason
 from pipeline.settings import EngineSettings
 
@@ -178,19 +178,22 @@ class ScriptedEngine:
             self._live.pop(key)
             self._cancelled.discard(key)
         now = time.time()
+        words, top = run.words[: run.said], run.task.top_logprobs
+        logprob = -fraction(self._script.seed, "logprob", key)
         failed = ErrorInfo("scripted_failure", "The script lets this sample fail", retriable=True)
         completion = Completion(
             key=key,
-            text="".join(run.words[: run.said]),
+            text="".join(words),
             finish_reason=reason,
             prompt_tokens=sum(len(message.content.split()) for message in run.task.messages),
             completion_tokens=run.said,
-            mean_logprob=-fraction(self._script.seed, "logprob", key) if run.said else None,
+            mean_logprob=logprob if words else None,
             seed=run.task.params.seed,
             started_at=run.started_at or now,
             first_token_at=run.first_token_at,
             finished_at=now,
             error=failed if reason is FinishReason.ERROR else None,
+            positions=() if top is None else toy_positions(words, logprob, top),
         )
         try:
             listener.done(completion)

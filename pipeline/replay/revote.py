@@ -31,6 +31,7 @@ from pipeline.replay.recast import Recast, counted, recast
 from pipeline.replay.revote_policy import RevotePolicy
 from pipeline.settings import Settings
 from pipeline.topics import LARGEST_RESULT, RESULTS, SAMPLES, shard_of
+from pipeline.windows import without_logprobs
 
 _MOST_RECORDS, _MOST_BYTES = 100, 4 * 1024 * 1024
 """Of one transaction, so that it ends well before its time-out."""
@@ -152,7 +153,7 @@ class Revote:
                 else:
                     beyond.append(at)
             elif isinstance(event, Sample) and (one := found.get((event.request_id, event.run))) is not None:
-                one.samples.setdefault(event.sample_index, event)
+                one.samples.setdefault(event.sample_index, without_logprobs(event))
         return found, min(beyond, default=None)
 
     def _finals(self, found: dict[RunKey, _Asked], since: int, told: Told) -> dict[str, Result]:

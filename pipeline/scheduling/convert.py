@@ -7,6 +7,7 @@ from dataclasses import replace
 from pipeline.engine.base import Completion, GenerationTask, SamplingParams
 from pipeline.events import FinishReason, Sample, SampleTimings
 from pipeline.fitting import first_bytes
+from pipeline.scheduling.logprobs import packed
 from pipeline.scheduling.waiting import Assigned
 
 LONGEST_TEXT = 256 * 1024
@@ -32,6 +33,7 @@ def generation_task(assigned: Assigned, *, now: int, timeout: float) -> Generati
             stop=group.stop,
         ),
         deadline=min(now / 1000 + timeout, group.deadline_at / 1000),
+        top_logprobs=group.top_logprobs or None,
         images=group.images,
         path=group.path,
     )
@@ -63,6 +65,7 @@ def sample_of(assigned: Assigned, completion: Completion, *, worker: str) -> Sam
         ),
         worker=worker,
         error=error and replace(error, message=error.message[:_LONGEST_MESSAGE]),
+        logprobs=packed(completion.positions, group.top_logprobs, whole=whole),
     )
 
 

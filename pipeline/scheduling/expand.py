@@ -136,6 +136,7 @@ def _groups(
                     top_k=sampling.top_k or 0,
                     min_p=sampling.min_p or 0.0,
                     repetition_penalty=sampling.repetition_penalty or 1.0,
+                    top_logprobs=sampling.top_logprobs or 0,
                 ),
             )
         )

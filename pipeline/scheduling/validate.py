@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from pipeline.engine.params import MOST_TOP_LOGPROBS
 from pipeline.errors import InvalidRequestError, PayloadTooLargeError
 from pipeline.events import PRIORITIES, InferenceRequest, Kind
 from pipeline.fusion.code_tests import parse_tests
@@ -137,6 +138,11 @@ def check_content(request: InferenceRequest, limits: LimitSettings) -> None:
         penalty is None or _LEAST_PENALTY <= penalty <= _MOST_PENALTY,
         "sampling.repetition_penalty",
         f"must be {_LEAST_PENALTY} to {_MOST_PENALTY}, not {penalty}; 1 is off",
+    )
+    _check(
+        sampling.top_logprobs is None or 0 <= sampling.top_logprobs <= MOST_TOP_LOGPROBS,
+        "sampling.top_logprobs",
+        f"must be 0 to {MOST_TOP_LOGPROBS}, not {sampling.top_logprobs}; 0 is off",
     )
     _check(
         request.deadline_ms is None or 0 < request.deadline_ms < _LONGEST_DEADLINE_MS,

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from window_events import opened, sample, window_of
 
 from pipeline.errors import BrokerDownError
-from pipeline.events import Mode, Role, Sample
+from pipeline.events import Logprobs, Mode, Role, Sample
 from pipeline.kafka.codec import Codec
 from pipeline.topics import shard_of
 from pipeline.window_table import WindowStore, restore
@@ -123,3 +124,10 @@ def test_a_sample_is_written_once_and_not_with_every_later_one() -> None:
         asyncio.run(store.flush())
     asyncio.run(store.flush())
     assert len(log.changelog) == 4
+
+
+def test_what_is_restored_does_not_hold_log_probabilities_by_token() -> None:
+    plain = sample(0, "42")
+    record = CODEC.encode(replace(plain, logprobs=Logprobs(5, dropped=True)))
+    (window,) = restore({b"r\x000\x000": record}, CODEC).values()
+    assert window.samples == {0: plain}

@@ -7,7 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from window_events import DEADLINE, FINAL, OPENED_AT, opened, publish, sample, window_of, without_time
 
-from pipeline.events import ErrorInfo, FinishReason, Mode, Opened, Result, Role, Sample, Status
+from pipeline.events import (
+    ErrorInfo,
+    FinishReason,
+    Logprobs,
+    Mode,
+    Opened,
+    Result,
+    Role,
+    Sample,
+    Status,
+    Token,
+)
 from pipeline.windows import Window, WindowBook
 
 answers = st.sampled_from(["42", "41", "forty-two", None])
@@ -73,6 +84,12 @@ def test_late_samples_change_nothing() -> None:
     assert not window.add(sample(1, "41"))
     assert publish(window, DEADLINE) == []
     assert window == Window(closed_at=5_000)
+
+
+def test_a_window_does_not_hold_log_probabilities_by_token() -> None:
+    window = window_of(opened(1))
+    assert window.add(replace(sample(0, "42"), logprobs=Logprobs(1, (Token("42"),), (0, 0), (-0.5, -0.5))))
+    assert window.samples[0] == sample(0, "42")
 
 
 def test_the_first_sample_of_an_index_counts() -> None:

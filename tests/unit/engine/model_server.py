@@ -24,6 +24,22 @@ def event(text: str | None = None, reason: str | None = None, index: int = 0, lo
     return {"object": "chat.completion.chunk", "choices": [choice]}
 
 
+def event_of(text: str, *positions: tuple[str, float, dict[str, float]]) -> dict[str, Any]:
+    """An event with what each of its tokens says of itself: its text, its log-probability, the likeliest."""
+    made = event(text)
+    content = [
+        {
+            "token": token,
+            "logprob": logprob,
+            "bytes": list(token.encode()),
+            "top_logprobs": [{"token": other, "logprob": value} for other, value in top.items()],
+        }
+        for token, logprob, top in positions
+    ]
+    made["choices"][0]["logprobs"] = {"content": content}
+    return made
+
+
 def usage(prompt: int, completion: int) -> dict[str, Any]:
     return {"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": completion}}
 

@@ -15,6 +15,7 @@ from model_server import (
     ModelServer,
     disconnect,
     event,
+    event_of,
     model_server,
     saying,
     status,
@@ -24,6 +25,7 @@ from model_server import (
 )
 from structlog.testing import capture_logs
 
+from pipeline.engine.base import Position, TokenLogprob
 from pipeline.engine.factory import create_engine
 from pipeline.engine.http_engine import HttpEngine
 from pipeline.errors import ConfigError, ModelLoadError, ModelServerDownError
@@ -123,6 +125,7 @@ def test_bad_tasks_never_reach_the_server():
         task("n", max_new_tokens=0),
         task("e", prompt="  "),
         task("s", stop=(3,)),
+        task("l", top_logprobs=21),
         replace(task("i"), images=(b"x",)),
     ]
     with model_server(saying("Paris")) as server, engine_on(server) as (engine, recorder):
@@ -130,7 +133,7 @@ def test_bad_tasks_never_reach_the_server():
     assert [one.error and one.error.code for one in done] == [
         *["invalid_sampling"] * 3,
         "empty_prompt",
-        "invalid_sampling",
+        *["invalid_sampling"] * 2,
         "unsupported_sampling",
         None,
     ]
@@ -188,6 +191,60 @@ def test_without_usage_and_log_probabilities_the_pieces_are_counted():
         [done] = run_all(engine, recorder, [task("a")])
     assert (done.prompt_tokens, done.completion_tokens, done.mean_logprob) == (0, 2, None)
     assert done.finish_reason is FinishReason.LENGTH and "logprobs" not in server.calls[0]
+
+
+def spoken(*tokens: str) -> list[dict[str, Any]]:
+    """An event a token, each token the likeliest by far."""
+    return [event_of(token, (token, -0.25, {token: -0.25, "?": -2.5})) for token in tokens]
+
+
+def test_log_probabilities_by_token_are_the_server_s_best_first_and_as_many_as_asked():
+    three = {"Rome": -3.0, "Paris": -0.5, "Nice": -2.0}
+    answer = stream(
+        event_of("Paris", ("Paris", -0.5, three)), event_of("", ("</s>", -0.25, {})), event("", "stop")
+    )
+    with model_server(answer) as server, engine_on(server, logprobs=False) as (engine, recorder):
+        asked = [task(f"top {top}", top_logprobs=top) for top in (None, 0, 2)]
+        none, own, two = run_all(engine, recorder, asked)
+    drawn = [TokenLogprob(None, -0.5, "Paris"), TokenLogprob(None, -0.25, "</s>")]
+    likeliest = (drawn[0], TokenLogprob(None, -2.0, "Nice"))
+    assert (none.positions, none.mean_logprob) == ((), -0.375)
+    assert own.positions == tuple(map(Position, drawn))
+    assert two.positions == (Position(drawn[0], likeliest), Position(drawn[1]))
+    bodies = {(body.get("logprobs"), body.get("top_logprobs")) for body in server.calls}
+    assert bodies == {(None, None), (True, None), (True, 2)}
+
+
+@pytest.mark.parametrize(
+    ("events", "kept"),
+    [
+        (spoken("one", " ", "ST", "OP", " two"), ["one", " "]),
+        ([*spoken("one", " "), event_of("", ("STOP", -1.0, {})), event("", "stop")], ["one", " "]),
+        (
+            [
+                event_of("", ("one", -1.0, {}), (" ", -1.0, {})),
+                event_of("one ST", ("ST", -1.0, {})),
+                *spoken("OP"),
+            ],
+            ["one", " ", "ST"],
+        ),
+        ([*spoken("one", " S"), event("", "stop")], ["one", " S"]),
+    ],
+    ids=["cut here", "cut there", "text comes late", "no stop text"],
+)
+def test_what_a_stop_text_cuts_off_has_no_log_probability(events, kept):
+    """A server whose text lags behind its tokens does not say where they begin: then one too many may stay."""
+    with model_server(stream(*events)) as server, engine_on(server) as (engine, recorder):
+        [done] = run_all(engine, recorder, [task("a", stop=("STOP",), top_logprobs=1)])
+    assert done.text in ("one ", "one S")
+    assert [position.drawn.text for position in done.positions] == kept
+
+
+def test_a_repeated_call_gives_the_log_probabilities_of_its_own_text():
+    first, second = stream(*spoken("Ro", "me"), drop=True), stream(*spoken("Par", "is"), event("", "stop"))
+    with model_server(first, second) as server, engine_on(server) as (engine, recorder):
+        [done] = run_all(engine, recorder, [task("a", top_logprobs=1)])
+    assert [position.drawn.text for position in done.positions] == ["Par", "is"]
 
 
 def test_a_stop_text_holds_whatever_the_server_does_about_it():

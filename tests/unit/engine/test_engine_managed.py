@@ -103,6 +103,7 @@ def test_greedy_is_that_of_generate_and_bad_tasks_harm_no_neighbour(own, expecte
         (task("seed", temperature=0.5, seed=1), "unsupported_sampling"),
         (task("penalty", repetition_penalty=1.2), "unsupported_sampling"),
         (task("min_p", min_p=0.2), "unsupported_sampling"),
+        (task("likeliest", top_logprobs=1), "unsupported_sampling"),
         (task("long", "x" * 600), "prompt_too_long"),
         (task("empty", " "), "empty_prompt"),
     ]
@@ -118,9 +119,9 @@ def test_greedy_is_that_of_generate_and_bad_tasks_harm_no_neighbour(own, expecte
         done = run_all(engine, recorder, [*good, *(each for each, _ in bad), *odd])
     texts = [one.text for one in done[:3]]
     assert texts == expected and all(recorder.streamed(one.key) == one.text for one in done)
-    assert [one.error and one.error.code for one in done[3:9]] == [code for _, code in bad]
-    assert {one.finish_reason for one in done[9:14]} <= {FinishReason.STOP, FinishReason.LENGTH}
-    assert done[14].error is not None and done[14].error.code == "engine_error"
+    assert [one.error and one.error.code for one in done[3:10]] == [code for _, code in bad]
+    assert {one.finish_reason for one in done[10:15]} <= {FinishReason.STOP, FinishReason.LENGTH}
+    assert done[15].error is not None and done[15].error.code == "engine_error"
     assert deadly.deaths >= 1 and len(recorder.completions) == len(done)
     assert all(one.mean_logprob is None for one in done)
 

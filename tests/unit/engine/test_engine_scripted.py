@@ -65,6 +65,16 @@ def test_any_other_question_is_answered_by_a_number(question):
     assert answer_text(TaskKey("r", 0, 0), (Message("user", question),)).startswith("The answer is ")
 
 
+def test_words_are_tokens_with_toy_log_probabilities_for_who_asks():
+    with scripted() as (engine, recorder):
+        none, two = run_all(engine, recorder, [task(0), task(1, top_logprobs=2)])
+    assert none.positions == ()
+    assert "".join(position.drawn.text for position in two.positions) == two.text
+    assert {position.drawn.logprob for position in two.positions} == {two.mean_logprob}
+    assert {position.top[0] == position.drawn for position in two.positions} == {True}
+    assert {len(position.top) for position in two.positions} == {2}
+
+
 def test_a_share_of_samples_fails_always_the_same_ones():
     tasks = [task(i) for i in range(300)]
     outcomes = []

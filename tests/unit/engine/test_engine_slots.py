@@ -173,7 +173,7 @@ def test_log_probabilities_by_token_come_on_request(tiny):
     assert none.positions == ()
     assert len(three.positions) == three.completion_tokens
     for position in three.positions:
-        values = [logprob for _, logprob in position.top]
+        values = [one.logprob for one in position.top]
         assert position.top[0] == position.drawn
         assert len(values) == 3 and values == sorted(values, reverse=True)
     total = sum(position.drawn.logprob for position in three.positions)

@@ -141,7 +141,8 @@ def test_an_end_inside_a_draft_ends_there(tiny, params, reason, tokens):
     other = task("other", "say it", temperature=0, max_new_tokens=200)
     with running(altered(saying(tiny, "say it", said), hook), rows=2, **LOOKUP) as (engine, recorder):
         first, last = run_all(engine, recorder, [one, other])
-    assert (first.finish_reason, first.completion_tokens, len(first.positions)) == (reason, tokens, tokens)
+    assert (first.finish_reason, first.completion_tokens) == (reason, tokens)
+    assert len(first.positions) == (1 if "stop" in params else tokens)
     assert first.text == recorder.streamed(one.key) == ("-" if "stop" in params else said[:tokens])
     assert (last.text, last.finish_reason) == (said, FinishReason.STOP)
     assert max(farthest) >= first.prompt_tokens + tokens - 1, "no draft went on behind the end"

@@ -79,6 +79,7 @@ requests = st.builds(
         top_k=st.none() | int32,
         min_p=st.none() | doubles,
         repetition_penalty=st.none() | doubles,
+        top_logprobs=st.none() | int32,
     ),
     deadline_ms=st.none() | int64,
     callback=st.none() | st.builds(Callback, text, text, texts),

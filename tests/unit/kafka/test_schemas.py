@@ -20,7 +20,7 @@ from pipeline.kafka.schemas import SCHEMAS, Schema, current_schemas, earlier_sch
 PRIMITIVES: dict[Any, set[str]] = {
     str: {"string"},
     int: {"int", "long"},
-    float: {"double"},
+    float: {"double", "float"},
     bool: {"boolean"},
     bytes: {"bytes"},
 }

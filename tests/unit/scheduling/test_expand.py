@@ -96,18 +96,25 @@ def test_overrides_replace_the_mode() -> None:
         assert (group.stop, group.images) == (("x",), (b"i",))
 
 
-def test_cuts_and_penalty_reach_the_engine_by_way_of_the_batch() -> None:
+def test_cuts_penalty_and_log_probabilities_reach_the_engine_by_way_of_the_batch() -> None:
     """Left out, they are off; given, they arrive, also with the early first answer."""
-    sampling = SamplingOverrides(top_k=40, min_p=0.05, repetition_penalty=1.3)
-    for given_by, wanted in ((SamplingOverrides(), (0, 0.0, 1.0)), (sampling, (40, 0.05, 1.3))):
+    off = SamplingOverrides(top_logprobs=0)
+    sampling = SamplingOverrides(top_k=40, min_p=0.05, repetition_penalty=1.3, top_logprobs=20)
+    neutral = (0, 0.0, 1.0, None)
+    for given_by, wanted in (
+        (SamplingOverrides(), neutral),
+        (off, neutral),
+        (sampling, (40, 0.05, 1.3, 20)),
+    ):
         groups = expanded(replace(REQUEST, mode=Mode.DEEP, sampling=given_by)).groups
         batch = Codec().decode(Codec().encode(Batch("b", 0, NOW, tuple(group for _, group in groups))))
         assert isinstance(batch, Batch)
         for group in batch.groups:
             done, work = Finished(("batches.3", 0), 0, 0), Work("batches.3", 0, 0, 0, 0)
             assigned = Assigned(group, group.tasks[0], done, NOW, 3, work)
-            params = generation_task(assigned, now=NOW, timeout=60).params
-            assert (params.top_k, params.min_p, params.repetition_penalty) == wanted
+            task = generation_task(assigned, now=NOW, timeout=60)
+            params = task.params
+            assert (params.top_k, params.min_p, params.repetition_penalty, task.top_logprobs) == wanted
 
 
 def test_a_long_override_does_not_make_the_first_answer_long() -> None:
@@ -198,6 +205,11 @@ REFUSED: dict[str, tuple[InferenceRequest, str]] = {
     "penalty inf": (
         replace(REQUEST, sampling=SamplingOverrides(repetition_penalty=math.inf)),
         "sampling.repetition_penalty",
+    ),
+    "top_logprobs": (replace(REQUEST, sampling=SamplingOverrides(top_logprobs=21)), "sampling.top_logprobs"),
+    "top_logprobs -1": (
+        replace(REQUEST, sampling=SamplingOverrides(top_logprobs=-1)),
+        "sampling.top_logprobs",
     ),
     "no token": (replace(REQUEST, sampling=SamplingOverrides(max_new_tokens=0)), "sampling.max_new_tokens"),
     "deadline": (replace(REQUEST, deadline_ms=0), "deadline_ms"),
