@@ -18,6 +18,18 @@ from pipeline.topics import CONTROL
 pytestmark = pytest.mark.integration
 
 
+async def assigned_once(consumer: Any) -> None:
+    """Start it, wait until it has partitions, stop it."""
+    start = asyncio.create_task(consumer.start())
+    try:
+        async with asyncio.timeout(60):
+            while not consumer.assignment():  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.05)
+    finally:
+        start.cancel()
+        await consumer.stop()
+
+
 async def test_a_member_joins_again_after_an_error_that_nobody_asks_for(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,14 +49,7 @@ async def test_a_member_joins_again_after_an_error_that_nobody_asks_for(
     consumer: Any = AIOKafkaConsumer(
         CONTROL, bootstrap_servers=settings.bootstrap, group_id=f"{settings.app}-faust"
     )
-    start = asyncio.create_task(consumer.start())
-    try:
-        async with asyncio.timeout(60):
-            while not consumer.assignment():  # noqa: ASYNC110 - nothing tells of it
-                await asyncio.sleep(0.05)
-    finally:
-        start.cancel()
-        await consumer.stop()
+    await assigned_once(consumer)
     assert isinstance(consumer._coordinator, faust_app.PatientCoordinator)
     assert answers == ["loading", "assignment"]
 
@@ -72,14 +77,8 @@ async def test_a_static_member_that_the_broker_knows_by_an_id_it_was_never_told_
     first = member()
     await first.start()  # the broker knows the instance from here on
     monkeypatch.setattr(CoordinatorGroupRebalance, "perform_group_join", under_a_lost_id)
-    second = member()
-    start = asyncio.create_task(second.start())
     try:
-        async with asyncio.timeout(60):
-            while not second.assignment():  # noqa: ASYNC110 - nothing tells of it
-                await asyncio.sleep(0.05)
+        await assigned_once(member())
     finally:
-        start.cancel()
-        await second.stop()
         await first.stop()
     assert ids[:2] == ["an-id-of-before", ""]

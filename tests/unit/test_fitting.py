@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 
 from pipeline.delivery.payload import LARGEST_BODY, new_delivery
 from pipeline.engine.base import Completion
-from pipeline.events import Callback, ErrorInfo, FinishReason, Result, SampleTask, TaskGroup
+from pipeline.events import Callback, ErrorInfo, FinishReason, Result
 from pipeline.fitting import first_bytes, fitted
 from pipeline.kafka.codec import Codec
-from pipeline.kafka.crash_journal import Work
-from pipeline.kafka.records import Finished, size_of
+from pipeline.kafka.records import size_of
 from pipeline.scheduling.convert import LONGEST_TEXT, sample_of
-from pipeline.scheduling.desk import Assigned
 from pipeline.topics import DELIVERIES, LARGEST_RESULT, LARGEST_SAMPLE, RESULTS, largest_record
 from pipeline.windows import Window
 from tests.unit import window_events
@@ -73,37 +71,16 @@ def test_64_chains_of_the_greatest_length_become_one_result_and_one_callback(let
 
 
 def completion(text: str, error: ErrorInfo | None = None) -> Completion:
-    return Completion(assigned().key, text, FinishReason.STOP, 1, 1, None, 1, 0.0, None, 1.0, error)
-
-
-def assigned() -> Assigned:
-    mark = window_events.opened()
-    group = TaskGroup(
-        request_id="r" * 128,
-        run=0,
-        tenant="t",
-        priority=3,
-        mode=mark.mode,
-        kind=mark.kind,
-        path="direct",
-        messages=(),
-        temperature=0.5,
-        top_p=1.0,
-        max_new_tokens=1,
-        created_at=0,
-        deadline_at=1,
-        tasks=(SampleTask(0),),
-    )
-    return Assigned(
-        group, group.tasks[0], Finished(("batches.3", 0), 0, 0), 0, 3, Work("batches.3", 0, 0, 0, 0)
+    return Completion(
+        window_events.assigned().key, text, FinishReason.STOP, 1, 1, None, 1, 0.0, None, 1.0, error
     )
 
 
 def test_a_sample_fits_whatever_the_engine_said() -> None:
     said = completion("长" * 2_000_000, ErrorInfo("engine_error", "x" * 2_000_000))
-    sample = sample_of(assigned(), said, worker="w")
+    sample = sample_of(window_events.assigned(), said, worker="w")
     assert len(CODEC.encode(sample)) <= LARGEST_SAMPLE
     assert sample.finish_reason is FinishReason.LENGTH
     assert said.text.startswith(sample.text)
-    whole = sample_of(assigned(), completion("short"), worker="w")
+    whole = sample_of(window_events.assigned(), completion("short"), worker="w")
     assert (whole.text, whole.finish_reason) == ("short", FinishReason.STOP)

@@ -14,9 +14,14 @@ from pipeline.events import (
     Result,
     Role,
     Sample,
+    SampleTask,
     SampleTimings,
     Status,
+    TaskGroup,
 )
+from pipeline.kafka.crash_journal import Work
+from pipeline.kafka.records import Finished
+from pipeline.scheduling.waiting import Assigned
 from pipeline.windows import Window, is_final
 
 OPENED_AT, DEADLINE = 1_000, 300_000
@@ -85,3 +90,27 @@ def without_time(result: Result) -> Result:
 
 
 FINAL = {Status.DONE, Status.PARTIAL_DONE, Status.FAILED}
+
+
+def assigned(top: int = 0) -> Assigned:
+    """A task of it in a worker's hands, which asks for so many log-probabilities by token."""
+    mark = opened()
+    group = TaskGroup(
+        request_id="r" * 128,
+        run=0,
+        tenant="t",
+        priority=3,
+        mode=mark.mode,
+        kind=mark.kind,
+        path="direct",
+        messages=(),
+        temperature=0.5,
+        top_p=1.0,
+        max_new_tokens=1,
+        created_at=0,
+        deadline_at=1,
+        tasks=(SampleTask(0),),
+        top_logprobs=top,
+    )
+    work = Work("batches.3", 0, 0, 0, 0)
+    return Assigned(group, group.tasks[0], Finished(("batches.3", 0), 0, 0), 0, 3, work)

@@ -13,15 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.engine.base import Completion, Position, TokenLogprob
-from pipeline.events import FinishReason, Logprobs, Sample, SampleTask, TaskGroup, Token
+from pipeline.events import FinishReason, Logprobs, Sample, Token
 from pipeline.fitting import fitted_sample
 from pipeline.kafka.codec import Codec
-from pipeline.kafka.crash_journal import Work
-from pipeline.kafka.records import Finished
 from pipeline.kafka.schemas import SCHEMAS, make_schema
 from pipeline.scheduling.convert import LONGEST_TEXT, sample_of
 from pipeline.scheduling.logprobs import packed
-from pipeline.scheduling.waiting import Assigned
 from pipeline.topics import LARGEST_SAMPLE
 from tests.unit import window_events
 
@@ -51,31 +48,8 @@ def unpacked(logprobs: Logprobs) -> list[Position]:
     return found
 
 
-def assigned(top: int) -> Assigned:
-    mark = window_events.opened()
-    group = TaskGroup(
-        request_id="r" * 128,
-        run=0,
-        tenant="t",
-        priority=3,
-        mode=mark.mode,
-        kind=mark.kind,
-        path="direct",
-        messages=(),
-        temperature=0.5,
-        top_p=1.0,
-        max_new_tokens=1,
-        created_at=0,
-        deadline_at=1,
-        tasks=(SampleTask(0),),
-        top_logprobs=top,
-    )
-    work = Work("batches.3", 0, 0, 0, 0)
-    return Assigned(group, group.tasks[0], Finished(("batches.3", 0), 0, 0), 0, 3, work)
-
-
 def sample(text: str, said: list[Position], top: int) -> Sample:
-    task = assigned(top)
+    task = window_events.assigned(top)
     completion = Completion(
         key=task.key,
         text=text,
