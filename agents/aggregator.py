@@ -158,7 +158,7 @@ class Aggregator(PartitionWorker):
             if any(is_final(result) for result in found):
                 continue
             if (plan := window.round(now)) is not None and window.reviewed(plan):
-                window.asked = Asked(len(plan.pairs), plan.until)
+                window.asked = Asked.of(plan)
                 results += window.settle(now)  # no record comes any more that would ask for it
             elif plan is not None:
                 rounds.append((key, plan))
@@ -185,7 +185,7 @@ class Aggregator(PartitionWorker):
             yield Output(LANES[lane], self.shard, batch.batch_id.encode(), self.codec.encode(batch), identity)
 
     def _asked(self, key: WindowKey, plan: Round) -> None:
-        asked = Asked(len(plan.pairs), plan.until)
+        asked = Asked.of(plan)
         self.windows[key].asked = asked
         self.store.review_asked(key, asked)
         self.windows.watch_review(key)

@@ -43,6 +43,10 @@ class Asked:
     count: int
     until: int
 
+    @classmethod
+    def of(cls, plan: Round) -> Asked:
+        return cls(len(plan.pairs), plan.until)
+
 
 @dataclass(slots=True)
 class Window:
@@ -101,7 +105,7 @@ class Window:
 
     def reviewed(self, plan: Round) -> bool:
         """The reviews of this round are here already: an older owner has asked for them."""
-        return len(self.samples) - len(self._answers()) >= len(plan.pairs)
+        return self._reviews >= len(plan.pairs)
 
     @property
     def complete(self) -> bool:
@@ -129,6 +133,10 @@ class Window:
                 results.append(_result(opened, [first], verdict, now, Status.FIRST_ANSWER, None, revision=0))
         final = self._final(opened, now)
         return [*results, final] if final else results
+
+    @property
+    def _reviews(self) -> int:
+        return len(self.samples) - len(self._answers())
 
     def _answers(self) -> list[Sample]:
         return [sample for sample in self.samples.values() if sample.role is not Role.REVIEW]
@@ -167,8 +175,7 @@ class Window:
         """All answers are in, and something that could change which is best is not."""
         if self.asked is None:
             return self.unchecked or self.round(now) is not None
-        reviews = len(self.samples) - len(self._answers())
-        return reviews < self.asked.count and now < self.asked.until
+        return self._reviews < self.asked.count and now < self.asked.until
 
 
 class WindowBook:

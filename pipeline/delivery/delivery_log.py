@@ -113,13 +113,11 @@ class DeliveryLog:
         self._settle(lambda made: made.attempt <= attempts.get(made.delivery_id, -1))
         for delivery in pending.values():
             self._submit(delivery)
-        assert self._dispatcher is not None
-        self._loop.call_soon_threadsafe(self._dispatcher.resume)
+        self._loop.call_soon_threadsafe(self._sender.resume)
 
     def revoking(self) -> None:
         """Begin no callback any more, and record those under way: the next owner would send them again."""
-        assert self._dispatcher is not None
-        quiet = asyncio.run_coroutine_threadsafe(self._dispatcher.pause(), self._loop)
+        quiet = asyncio.run_coroutine_threadsafe(self._sender.pause(), self._loop)
         deadline = time.monotonic() + _HAND_OVER
         while self._publish() and not quiet.done() and time.monotonic() < deadline:
             wait([quiet], timeout=_POLL)
@@ -140,9 +138,8 @@ class DeliveryLog:
         def is_gone(delivery: Delivery) -> bool:
             return shard_of(delivery.request_id, shards) in gone
 
-        assert self._dispatcher is not None
         forgotten = threading.Event()
-        self._loop.call_soon_threadsafe(self._dispatcher.forget_all, is_gone)
+        self._loop.call_soon_threadsafe(self._sender.forget_all, is_gone)
         self._loop.call_soon_threadsafe(forgotten.set)
         forgotten.wait(_HAND_OVER)  # from then on none of them is attempted any more
         self._settle(is_gone)
@@ -220,8 +217,12 @@ class DeliveryLog:
             raise RecordTooLargeError("the callback's body and URL would not fit a record")
 
     def _submit(self, delivery: Delivery) -> None:
+        self._loop.call_soon_threadsafe(self._sender.submit, delivery)
+
+    @property
+    def _sender(self) -> Dispatcher:
         assert self._dispatcher is not None
-        self._loop.call_soon_threadsafe(self._dispatcher.submit, delivery)
+        return self._dispatcher
 
 
 def _resolve(durable: asyncio.Future[None]) -> None:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import structlog
-
 from pipeline.engine.base import Completion, EngineListener, GenerationTask
 from pipeline.engine.detokenizer import StopScanner
 from pipeline.engine.openai_protocol import Delta, TokenCounts
 from pipeline.engine.positions import Positions
+from pipeline.engine.telling import tell_done, tell_tokens
 from pipeline.errors import ServerRefusedError
 from pipeline.events import ErrorInfo, FinishReason
-
-_log = structlog.get_logger(__name__)
 
 
 class _Attempt:
@@ -144,10 +141,7 @@ class HttpSample:
             error=error,
             positions=best.positions.kept(len(best.text) if cut else None),
         )
-        try:
-            self._listener.done(completion)
-        except Exception:
-            _log.exception("listener failed", key=self.task.key)
+        tell_done(self._listener, completion)
 
     def _keep_furthest(self) -> None:
         if len(self._attempt.text) > len(self._furthest.text):
@@ -159,7 +153,4 @@ class HttpSample:
         if len(text) <= len(self._shown) or not text.startswith(self._shown):
             return
         piece, self._shown = text[len(self._shown) :], text
-        try:
-            self._listener.tokens(self.task.key, piece)
-        except Exception:
-            _log.exception("listener failed", key=self.task.key)
+        tell_tokens(self._listener, self.task.key, piece)

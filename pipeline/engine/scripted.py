@@ -13,14 +13,11 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-import structlog
-
 from pipeline.engine.base import Completion, EngineListener, GenerationTask, TaskKey
 from pipeline.engine.script import answer_text, fraction, kills, parse_options, toy_positions
+from pipeline.engine.telling import tell_done, tell_tokens
 from pipeline.events import ErrorInfo, FinishReason
 from pipeline.settings import EngineSettings
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -163,10 +160,7 @@ class ScriptedEngine:
             run.first_token_at = run.first_token_at or now
             run.said += 1
             run.due += run.seconds / len(run.words)
-            try:
-                listener.tokens(run.task.key, run.words[run.said - 1])
-            except Exception:
-                _log.exception("listener failed", key=run.task.key)
+            tell_tokens(listener, run.task.key, run.words[run.said - 1])
             if run.said >= min(len(run.words), run.task.params.max_new_tokens):
                 whole = run.said == len(run.words)
                 self._end(run, FinishReason.STOP if whole else FinishReason.LENGTH, listener)
@@ -195,7 +189,4 @@ class ScriptedEngine:
             error=failed if reason is FinishReason.ERROR else None,
             positions=() if top is None else toy_positions(words, logprob, top),
         )
-        try:
-            listener.done(completion)
-        except Exception:
-            _log.exception("listener failed", key=key)
+        tell_done(listener, completion)

@@ -23,6 +23,11 @@ class Node:
         return f"127.0.0.1:{self.port}"
 
     @property
+    def voter(self) -> str:
+        """As a controller of the quorum."""
+        return f"{self.id}@127.0.0.1:{self.controller_port}"
+
+    @property
     def properties(self) -> Path:
         return self.folder / "server.properties"
 
@@ -51,7 +56,7 @@ def write_properties(node: Node, nodes: Sequence[Node]) -> None:
     copies = len(nodes)
     # Acknowledged means: still there after any one node is lost.
     in_sync = min(2, copies)
-    voters = ",".join(f"{each.id}@127.0.0.1:{each.controller_port}" for each in nodes)
+    voters = ",".join(each.voter for each in nodes)
     own = {
         "node.id": node.id,
         "listeners": f"PLAINTEXT://{node.address},CONTROLLER://127.0.0.1:{node.controller_port}",
@@ -77,7 +82,7 @@ def write_controller_properties(node: Node) -> None:
         "node.id": node.id,
         "listeners": f"CONTROLLER://127.0.0.1:{node.controller_port}",
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": f"{node.id}@127.0.0.1:{node.controller_port}",
+        "controller.quorum.voters": node.voter,
         "log.dirs": node.data,
         "broker.session.timeout.ms": 500,
     }

@@ -30,7 +30,7 @@ def ask(window: Window, now: int = NOW) -> list[Pair]:
     """As the aggregator does it."""
     plan = window.round(now)
     assert plan is not None
-    window.asked = Asked(len(plan.pairs), plan.until)
+    window.asked = Asked.of(plan)
     return list(plan.pairs)
 
 
