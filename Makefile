@@ -31,7 +31,7 @@ test: setup ## lint, check types and run all tests (ARGS go to pytest)
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check
 	@$(BIN)/pyright
-	@$(BIN)/pytest $(if $(findstring -n,$(ARGS)),,-n $(PROCESSES) --dist loadgroup) $(ARGS)
+	@$(BIN)/pytest $(if $(findstring -n,$(ARGS)),,-n $(PROCESSES) --dist loadgroup --no-loadscope-reorder) $(ARGS)
 
 chaos: setup ## kill everything 200 times and audit the topics (--kills N --seed S --json FILE …)
 	@$(BIN)/tallystream chaos $(ARGS)

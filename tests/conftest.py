@@ -27,6 +27,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("repeatable")  # --hypothesis-profile=default draws new examples
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Which tests may not run in different processes: those of one file, and those of the session's pipeline."""
     for item in items:
