@@ -1,4 +1,5 @@
-"""The aggregator: samples to results. A window a request, closed by a decided vote, by count, or by time.
+"""The aggregator: samples to results. A window a request, closed by a decided vote, by count, by time or by an order
+to cancel, which stands between the samples and is met in their order.
 
 The order for each gathering of records, and what a crash after each step leaves behind:
 
@@ -23,12 +24,12 @@ from pipeline.events import (
     Batch,
     Control,
     ControlAction,
+    Event,
     Opened,
     Progress,
     ProgressKind,
     Result,
     Sample,
-    Status,
 )
 from pipeline.fitting import fitted
 from pipeline.fusion import VoteOptions
@@ -58,7 +59,7 @@ from pipeline.topics import (
 )
 from pipeline.vote_options import vote_options
 from pipeline.window_table import WindowStore, restore
-from pipeline.windows import Asked, WindowBook, WindowKey, is_final
+from pipeline.windows import Asked, Cancel, WindowBook, WindowKey, is_final
 
 log = structlog.get_logger("agents.aggregator")
 
@@ -88,6 +89,7 @@ class Aggregator(PartitionWorker):
         self.store = WindowStore(changelog, self.shard)
         self.checker = ProgramChecker[WindowKey](settings.code)
         self.unsettled: set[WindowKey] = set()
+        self.moved: set[WindowKey] = set()
 
     def open_sink(self, since_ms: int) -> FencedSink:
         reach = [(topic, self.shard) for topic in (RESULTS, DEAD_LETTERS, *LANES)]
@@ -123,14 +125,15 @@ class Aggregator(PartitionWorker):
         for record, event in await self.call(decode_all, self.codec, records):
             if isinstance(event, TallystreamError):
                 outputs.append(dead_letter(record, event, stage="aggregator", shards=self.settings.shards))
-            elif isinstance(event, Opened | Sample) and self._take(event, record.value):
-                touched.add((event.request_id, event.run))
+            elif (key := _window_of(event)) is not None and self._take(key, event, record.value):
+                touched.add(key)
         now = now_ms()
         touched.update(self.windows.overdue(now))
         touched.update(self._checked())
         # Off the loop: an answer that is hard to read costs a good part of a second.
         results, rounds = await self.call(self._settled, list(touched), now)
-        for result in results:
+        fresh = [result for result in results if not self._superseded(result)]
+        for result in fresh:
             outputs += self._publication(result, now)
         for key, plan in rounds:
             outputs += self._reviews(key, plan, now)
@@ -144,7 +147,7 @@ class Aggregator(PartitionWorker):
         for key, window in self.windows.forget(now - round(self.settings.window.keep_closed * 1000)):
             self.store.closed(key, window)
         await self.store.flush()
-        self._tell(touched, results, now)
+        self._tell(touched, fresh, now)
 
     def _settled(
         self, keys: Sequence[WindowKey], now: int
@@ -154,13 +157,14 @@ class Aggregator(PartitionWorker):
         for key in keys:
             window = self.windows[key]
             found = window.settle(now)
-            results += found
             if any(is_final(result) for result in found):
+                results += found
                 continue
             if (plan := window.round(now)) is not None and window.reviewed(plan):
                 window.asked = Asked.of(plan)
-                results += window.settle(now)  # no record comes any more that would ask for it
-            elif plan is not None:
+                found = window.settle(now)  # no record comes any more that would ask for it
+            results += found
+            if plan is not None and window.asked is None:
                 rounds.append((key, plan))
             elif window.unchecked and window.opened is not None:
                 self.checker.submit(key, list(window.samples.values()), window.opened.tests)
@@ -190,29 +194,39 @@ class Aggregator(PartitionWorker):
         self.store.review_asked(key, asked)
         self.windows.watch_review(key)
 
-    def _take(self, event: Opened | Sample, value: bytes | None) -> bool:
-        key = (event.request_id, event.run)
+    def _take(self, key: WindowKey, event: Event, value: bytes | None) -> bool:
         window = self.windows[key]
-        if isinstance(event, Opened):
-            if window.opened is not None or window.closed_at is not None:
+        state = window.state
+        match event:
+            case Opened() if window.opened is None and window.closed_at is None:
+                window.opened = event
+                self.moved.add(key)
+                self.windows.watch(key)
+                self.store.opened(key, value or b"")
+            case Sample() if window.add(event):
+                if window.opened is None:
+                    self.windows.watch_orphan(key, now_ms())
+                self.store.sample(key, event.sample_index, value or b"")
+            case Control() if window.cancel(order := Cancel(event.at, event.reason)):
+                if window.opened is None:
+                    self.windows.watch(key)
+                    self.store.cancelled(key, order)
+            case _:
+                log.debug("late or repeated record", request_id=key[0], record=type(event).__name__)
                 return False
-            window.opened = event
-            self.windows.watch(key)
-            self.store.opened(key, value or b"")
-        elif window.add(event):
-            if window.opened is None:
-                self.windows.watch_orphan(key, now_ms())
-            self.store.sample(key, event.sample_index, value or b"")
-        else:
-            log.debug("late or repeated sample", request_id=event.request_id, index=event.sample_index)
-            return False
+        if window.state is not state:
+            self.moved.add(key)
         return True
+
+    def _superseded(self, result: Result) -> bool:
+        """Its records have come again, and it is written; or it is a first answer, and the final one is."""
+        key = (result.request_id, result.run)
+        late = not is_final(result) and self.written(result_identity(*key, 1))
+        return late or self.written(result_identity(*key, result.revision))
 
     def _publication(self, result: Result, now: int) -> Iterable[Output]:
         key = result.request_id.encode()
         identity = (result_identity(result.request_id, result.run, result.revision),)
-        if not is_final(result) and self.written(result_identity(result.request_id, result.run, 1)):
-            return  # its records have come again: a first answer never follows the final one
         yield Output(RESULTS, self.shard, key, fitted(result, self.codec.encode, LARGEST_RESULT), identity)
         if is_final(result) and self.windows[result.request_id, result.run].outstanding:
             decided = Control(result.request_id, result.run, ControlAction.DECIDED, now, result.status)
@@ -225,18 +239,32 @@ class Aggregator(PartitionWorker):
         window = self.windows[key]
         if is_final(result):
             self.store.closed(key, window)
-            window.close(now)
+            window.published(result, now)
             self.windows.watch(key)
         else:
-            window.first_published = True
+            window.published(result, now)
             self.store.first_published(key)
 
     def _tell(self, touched: Iterable[WindowKey], results: Sequence[Result], now: int) -> None:
+        moved, self.moved = self.moved, set()
+        for key in moved.difference((result.request_id, result.run) for result in results):
+            if (window := self.windows[key]).opened is not None:
+                self.tell.state(*key, window.state, now)
         for result in results:
             self.tell.state(result.request_id, result.run, result.status, now)
         for key in touched:
-            if (verdict := self.windows[key].verdict()) is not None:
-                self.tell.write(Progress(*key, ProgressKind.VOTES, now, Status.RUNNING, votes=verdict.votes))
+            window = self.windows[key]
+            if (verdict := window.verdict()) is not None:
+                self.tell.write(Progress(*key, ProgressKind.VOTES, now, window.state, votes=verdict.votes))
+
+
+def _window_of(event: Event) -> WindowKey | None:
+    """The window that a record on ``samples`` is for; none is for what does not belong there."""
+    if isinstance(event, Opened | Sample) or (
+        isinstance(event, Control) and event.action is ControlAction.CANCEL
+    ):
+        return (event.request_id, event.run)
+    return None
 
 
 def main() -> None:
@@ -254,10 +282,9 @@ def main() -> None:
         tell = ProgressWriter(settings, codec)
         workers = PartitionWorkers(
             app,
-            SAMPLES,
             quarantine,
             ledger,
-            lambda place: Aggregator(settings, codec, place, changelog, tell, options),
+            {SAMPLES: lambda place: Aggregator(settings, codec, place, changelog, tell, options)},
         )
 
         @app.timer(settings.window.sweep_ms / 1000)

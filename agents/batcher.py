@@ -1,6 +1,6 @@
 """The batcher: requests to batches of sample tasks, one lane a priority, and a marker that opens each window.
 
-It only routes: it never waits for a model, so the backlog lives in the lanes.
+It only routes: it never waits for a model, so the backlog lives in the lanes. Orders to cancel it routes too.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 import structlog
 from faust.types import EventT
 
+from agents.canceller import Canceller
 from pipeline import process_memory
 from pipeline.errors import DecodeError, PayloadTooLargeError, TallystreamError, WrongPartitionError
-from pipeline.events import Batch, Event, InferenceRequest, Opened, TaskGroup
+from pipeline.events import Batch, Control, Event, InferenceRequest, Opened, TaskGroup
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
 from pipeline.kafka.dead_letters import Source, dead_letter, decode_all
@@ -33,6 +34,7 @@ from pipeline.scheduling.validate import check_identity, check_size
 from pipeline.settings import Settings, load_settings
 from pipeline.telemetry import configure_logging, now_ms
 from pipeline.topics import (
+    CONTROL,
     DEAD_LETTERS,
     LANES,
     MOST_TASKS_IN_BATCH,
@@ -184,8 +186,18 @@ def main() -> None:
     app = make_app(settings, "batcher")
     process_memory.settle()
     with Quarantine.of(settings, "batcher") as quarantine, watched(settings, "batcher") as ledger:
-        codec = make_codec(settings, writes=(Batch, Opened), asking=ledger.waiting(quarantine.let_go))
-        PartitionWorkers(app, REQUESTS, quarantine, ledger, lambda place: Batcher(settings, codec, place))
+        codec = make_codec(
+            settings, writes=(Batch, Opened, Control), asking=ledger.waiting(quarantine.let_go)
+        )
+        PartitionWorkers(
+            app,
+            quarantine,
+            ledger,
+            {
+                REQUESTS: lambda place: Batcher(settings, codec, place),
+                CONTROL: lambda place: Canceller(settings, codec, place),
+            },
+        )
         run_app(app, settings)
 
 

@@ -71,8 +71,8 @@ class Worker:
             while not stop.is_set():
                 for message in self._consumer.poll(_BUSY_POLL if self._desk.busy else _IDLE_POLL):
                     self._take(message)
-                for request in self._control.drain():
-                    self._cancel(self._desk.decide(request))
+                for request, at in self._control.drain():
+                    self._cancel(self._desk.decide(request, at))
                 self._begin()
                 if time.monotonic() >= self._publish_at:
                     self._publish()
@@ -173,6 +173,7 @@ class Worker:
     def _cancel(self, keys: Sequence[TaskKey]) -> None:
         for key in keys:
             self._engine.cancel(key)
+            self._tokens.end(key)
 
     def _full(self) -> list[Place]:
         """Partitions whose lane holds enough unserved work, or that have no room to track more."""

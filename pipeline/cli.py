@@ -16,6 +16,7 @@ from pipeline.commands.ask import ask
 from pipeline.commands.batch import batch
 from pipeline.commands.bench import bench
 from pipeline.commands.calibrate import calibrate
+from pipeline.commands.cancel import cancel
 from pipeline.commands.chaos import chaos
 from pipeline.commands.console import err
 from pipeline.commands.dead_letters import dead_letters
@@ -43,6 +44,7 @@ app.command()(demo)
 app.command()(up)
 app.command()(ask)
 app.command()(batch)
+app.command()(cancel)
 app.command()(explain)
 app.command()(revote)
 app.command()(calibrate)

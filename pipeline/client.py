@@ -1,4 +1,4 @@
-"""Asking over Kafka: produce requests, follow what becomes of them."""
+"""Asking over Kafka: produce requests, follow what becomes of them, stop them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from pipeline.errors import BrokerDownError, DecodeError, PayloadTooLargeError
-from pipeline.events import Event, InferenceRequest
+from pipeline.events import Control, Event, InferenceRequest
 from pipeline.kafka.clients import (
     assigned_consumer,
     kafka_error,
@@ -17,11 +17,13 @@ from pipeline.kafka.clients import (
     plain_producer,
     poll_many,
     value_of,
+    write,
 )
 from pipeline.kafka.codec import Codec
-from pipeline.scheduling.validate import check_content, check_identity
+from pipeline.kafka.records import Output
+from pipeline.scheduling.validate import check_content, check_identity, check_run
 from pipeline.settings import Settings
-from pipeline.topics import REQUESTS, request_partition
+from pipeline.topics import CONTROL, REQUESTS, request_partition
 
 Delivered = Callable[[str, KafkaError | None], None]
 """Called with the request's id and the broker's refusal, if it refused."""
@@ -73,6 +75,33 @@ class RequestProducer:
         """
         if left := self._producer.flush(timeout):
             raise BrokerDownError(f"{left} requests are not acknowledged by Kafka after {timeout:.0f} s")
+
+
+def send_control(settings: Settings, codec: Codec, words: Sequence[Control], timeout: float = 30.0) -> None:
+    """Write to ``control``; returns when the broker has all of it.
+
+    Raises:
+        InvalidRequestError: no request has such an id; nothing was sent.
+        BrokerDownError: it has not within ``timeout`` seconds, or refuses.
+    """
+    for word in words:
+        check_run(word.request_id, word.run)
+    producer = plain_producer(settings)
+    refused: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            refused.append(error)
+
+    for word in words:
+        record = Output(CONTROL, 0, word.request_id.encode(), codec.encode(word))
+        write(producer, record, on_delivery=delivered)
+    if left := producer.flush(timeout):
+        raise BrokerDownError(
+            f"{left} words on {CONTROL} are not acknowledged by Kafka after {timeout:.0f} s"
+        )
+    if refused:
+        raise BrokerDownError(f"Kafka refused a word on {CONTROL}: {refused[0].str()}")
 
 
 class TopicFollower:

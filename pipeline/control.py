@@ -1,4 +1,8 @@
-"""Reading ``control``: which requests need no more work. Every process reads all of it, from now on."""
+"""Reading ``control``: which requests need no more work. A worker reads all of it, from now on, as a hint.
+
+A request that was cancelled is stopped here at once. What makes it end is the order on ``samples``, which is
+written from the same record and can not be missed (``agents/canceller.py``).
+"""
 
 from __future__ import annotations
 
@@ -24,13 +28,13 @@ class ControlReader:
 
     def __init__(self, settings: Settings, codec: Codec) -> None:
         self._settings, self._codec = settings, codec
-        self._found: SimpleQueue[tuple[str, int]] = SimpleQueue()
+        self._found: SimpleQueue[tuple[tuple[str, int], int]] = SimpleQueue()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
         self._thread.start()
 
-    def drain(self) -> Iterator[tuple[str, int]]:
-        """Request ids and runs that were cancelled or decided since the last call."""
+    def drain(self) -> Iterator[tuple[tuple[str, int], int]]:
+        """Request ids and runs that were cancelled or decided since the last call, and when: the broker's ms."""
         while not self._found.empty():
             yield self._found.get()
 
@@ -51,5 +55,5 @@ class ControlReader:
                 log.warning("control record skipped", code=error.code, error=error.message)
                 continue
             if isinstance(event, Control):
-                self._found.put((event.request_id, event.run))
+                self._found.put(((event.request_id, event.run), message.timestamp()[1]))
         consumer.close()

@@ -20,6 +20,7 @@ TallystreamError
 │   └── ModelServerDownError    the server that draws the samples does not answer
 ├── SignatureError              a callback was not signed by us (HTTP 401)
 ├── FencedError                 a newer owner has taken over; reopen, never patch
+├── IllegalMoveError            a request can not go from this state to that one: a bug
 ├── EngineError                 a model could not be loaded or run
 │   ├── ModelLoadError
 │   └── GenerationError         one sample failed; its neighbours go on
@@ -155,6 +156,12 @@ class SignatureError(TallystreamError):
 class FencedError(TallystreamError):
     code = "fenced"
     retriable = True
+
+
+class IllegalMoveError(TallystreamError):
+    """Nothing is written of it; ``pipeline.scheduling.states`` has the moves that there are."""
+
+    code = "illegal_move"
 
 
 class EngineError(TallystreamError):

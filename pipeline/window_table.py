@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from pipeline.events import Opened, Sample
+from pipeline.events import Opened, Sample, Status
 from pipeline.kafka.codec import Codec
-from pipeline.windows import Asked, Window, WindowKey, without_logprobs
+from pipeline.scheduling.states import moved
+from pipeline.windows import Asked, Cancel, Window, WindowKey
 
-_FIRST, _REVIEW = b"first", b"review"
+_FIRST, _REVIEW, _CANCEL = b"first", b"review", b"cancel"
 
 
 class Log(Protocol):
@@ -47,11 +48,15 @@ class WindowStore:
     def review_asked(self, key: WindowKey, asked: Asked) -> None:
         self._writes[_head(key) + b"\0" + _REVIEW] = f"{asked.count} {asked.until}".encode()
 
+    def cancelled(self, key: WindowKey, order: Cancel) -> None:
+        """Keep an order that waits for its marker; one that meets it is carried out, and leaves nothing."""
+        self._writes[_head(key) + b"\0" + _CANCEL] = f"{order.at} {order.reason}".encode()
+
     def closed(self, key: WindowKey, window: Window) -> None:
         """Keep nothing: should its records come again, the sink knows that its result is written."""
         for index in window.samples:
             self._drop(_part(key, index))
-        for mark in (_FIRST, _REVIEW):
+        for mark in (_FIRST, _REVIEW, _CANCEL):
             self._drop(_head(key) + b"\0" + mark)
         self._drop(_head(key))
 
@@ -77,11 +82,17 @@ class WindowStore:
 def restore(kept: Mapping[bytes, bytes], codec: Codec) -> Mapping[WindowKey, Window]:
     """The windows of one shard from what its changelog holds."""
     windows: dict[WindowKey, Window] = {}
+    answered: set[WindowKey] = set()
+    orders: dict[WindowKey, Cancel] = {}
     for raw, value in kept.items():
         request_id, run, *rest = raw.decode().split("\0")
-        window = windows.setdefault((request_id, int(run)), Window())
+        key = (request_id, int(run))
+        window = windows.setdefault(key, Window())
         if rest == [_FIRST.decode()]:
-            window.first_published = True
+            answered.add(key)
+        elif rest == [_CANCEL.decode()]:
+            at, _, reason = value.decode().partition(" ")
+            orders[key] = Cancel(int(at), reason)
         elif rest == [_REVIEW.decode()]:
             count, until = map(int, value.split())
             window.asked = Asked(count, until)
@@ -90,7 +101,11 @@ def restore(kept: Mapping[bytes, bytes], codec: Codec) -> Mapping[WindowKey, Win
             if isinstance(event, Opened):
                 window.opened = event
             elif isinstance(event, Sample):
-                window.samples[event.sample_index] = without_logprobs(event)
+                window.add(event)
+    for key in answered:
+        windows[key].state = moved(Status.RUNNING, Status.FIRST_ANSWER)
+    for key, order in orders.items():
+        windows[key].cancel(order)
     return windows
 
 

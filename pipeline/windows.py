@@ -24,6 +24,7 @@ from pipeline.fusion.clarify import clarifying_question
 from pipeline.fusion.code_choice import ProgramChecks, choose_program
 from pipeline.language import Language
 from pipeline.scheduling.review_round import Round, plan_round
+from pipeline.scheduling.states import moved
 
 WindowKey = tuple[str, int]
 """Request id and run."""
@@ -48,6 +49,18 @@ class Asked:
         return cls(len(plan.pairs), plan.until)
 
 
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """An order to cancel: what stands before it in the log still counts.
+
+    Attributes:
+        at: ms by the broker's clock; a deadline before that has ended the request first.
+    """
+
+    at: int
+    reason: str = ""
+
+
 @dataclass(slots=True)
 class Window:
     """What is known of one run of a request.
@@ -55,8 +68,9 @@ class Window:
     Attributes:
         opened: the marker; a sample that overtook it waits for it.
         samples: by index; the first one that came counts.
+        state: of the request, as far as it is published.
         closed_at: ms when the final result was published; such a window only remembers that.
-        first_published: the first answer (revision 0 of mode deep) is out.
+        cancelled: the order, until the window is closed; one that overtook its marker waits for it.
         asked: the review round, once its tasks are out.
         checks: what running its programs has shown, of kind code; found anew after a crash.
         options: how the operator wants votes weighed.
@@ -64,23 +78,42 @@ class Window:
 
     opened: Opened | None = None
     samples: dict[int, Sample] = field(default_factory=dict[int, Sample])
+    state: Status = Status.PENDING
     closed_at: int | None = None
-    first_published: bool = False
+    cancelled: Cancel | None = None
     asked: Asked | None = None
     checks: ProgramChecks | None = None
     options: VoteOptions = field(default_factory=VoteOptions)
 
     def add(self, sample: Sample) -> bool:
         """Take a sample in; ``False`` when it is late or came before."""
-        if self.closed_at is not None or sample.sample_index in self.samples:
+        if not self._takes or sample.sample_index in self.samples:
             return False
         self.samples[sample.sample_index] = without_logprobs(sample)
+        if self.state is Status.PENDING:
+            self.state = moved(self.state, Status.RUNNING)
         return True
 
-    def close(self, now: int) -> None:
-        """Keep only that it is closed."""
-        self.closed_at, self.opened, self.asked, self.checks = now, None, None, None
-        self.samples.clear()
+    def cancel(self, order: Cancel) -> bool:
+        """Take no more samples; ``False`` when it has ended or was cancelled before."""
+        if not self._takes:
+            return False
+        self.cancelled = order
+        return True
+
+    def published(self, result: Result, now: int) -> None:
+        """Move on; of a window that is closed only that is kept."""
+        self.state = moved(self.state, result.status)
+        if is_final(result):
+            self.closed_at, self.opened, self.asked, self.checks = now, None, None, None
+            self.cancelled = None
+            self.samples.clear()
+
+    @property
+    def noted_at(self) -> int:
+        """When it was closed, or the order to cancel it was given (ms); 0: neither."""
+        order = self.cancelled.at if self.cancelled is not None else 0
+        return order if self.closed_at is None else self.closed_at
 
     def verdict(self) -> Verdict | None:
         """The vote as it stands."""
@@ -121,18 +154,30 @@ class Window:
         return self.checks is None and self._complete(opened)
 
     def settle(self, now: int) -> list[Result]:
-        """What is to be published now, oldest revision first. The last one may be final."""
+        """What is to be published now, oldest revision first. The last one may be final.
+
+        Raises:
+            IllegalMoveError: the request can not come to that.
+        """
         if self.opened is None or self.closed_at is not None:
             return []
         results: list[Result] = []
         opened, samples = self.opened, list(self.samples.values())
         first = next((sample for sample in samples if sample.role is Role.FIRST), None)
-        if first is not None and not self.first_published and first.error is None:
+        if first is not None and self.state is not Status.FIRST_ANSWER and first.error is None:
             verdict = vote([first], self._policy(opened))
             if verdict.answer is not None:
                 results.append(_result(opened, [first], verdict, now, Status.FIRST_ANSWER, None, revision=0))
-        final = self._final(opened, now)
-        return [*results, final] if final else results
+        if final := self._final(opened, now):
+            results.append(final)
+        state = self.state
+        for result in results:
+            state = moved(state, result.status)
+        return results
+
+    @property
+    def _takes(self) -> bool:
+        return self.closed_at is None and self.cancelled is None
 
     @property
     def _reviews(self) -> int:
@@ -159,17 +204,25 @@ class Window:
         samples, answers = list(self.samples.values()), self._answers()
         if opened.error is not None:
             return _result(opened, samples, self._vote(opened), now, Status.FAILED, opened.error, revision)
-        complete = len(answers) >= opened.expected
-        overdue = now >= opened.deadline_at
-        early = not complete and not overdue
-        if early and not decided(answers, opened.expected, self._policy(opened)):
-            return None
-        if complete and not overdue and self._waits(now):
-            return None
+        at = now if self.cancelled is None else min(now, self.cancelled.at)
+        if not self._ended(opened, at):
+            if self.cancelled is None:
+                return None
+            return _cancelled(opened, samples, self._vote(opened), now, self.cancelled, revision)
+        short = not self._complete(opened)
+        overdue = at >= opened.deadline_at
         verdict = self._vote(opened)
-        status, error = _outcome(opened, answers, verdict, late=overdue and not complete)
-        saved = _saved_tokens(opened, answers) if early else 0
+        status, error = _outcome(opened, answers, verdict, late=short and overdue)
+        saved = _saved_tokens(opened, answers) if short and not overdue else 0
         return _result(opened, samples, verdict, now, status, error, revision, saved)
+
+    def _ended(self, opened: Opened, at: int) -> bool:
+        """What has come ends it: a vote that is decided or complete, or the time (ms)."""
+        if at >= opened.deadline_at:
+            return True
+        if self._complete(opened):
+            return not self._waits(at)
+        return decided(self._answers(), opened.expected, self._policy(opened))
 
     def _waits(self, now: int) -> bool:
         """All answers are in, and something that could change which is best is not."""
@@ -201,11 +254,14 @@ class WindowBook:
         return len(self._windows)
 
     def watch(self, key: WindowKey) -> None:
-        """Note when time next asks for this window; call it after opening and after closing it."""
+        """Note when time next asks for this window; call it after opening, cancelling and closing it."""
         window = self._windows[key]
         if window.closed_at is not None:
             heapq.heappush(self._closed, (window.closed_at, key))
-        elif window.opened is not None:
+        elif window.opened is None:
+            finished = [sample.timings.finished_at for sample in window.samples.values()]
+            self.watch_orphan(key, window.noted_at or max(finished, default=0))
+        else:
             heapq.heappush(self._openings, (window.opened.opened_at, key))
             heapq.heappush(self._deadlines, (window.opened.deadline_at, key))
             self.watch_review(key)
@@ -216,7 +272,7 @@ class WindowBook:
             heapq.heappush(self._deadlines, (asked.until, key))
 
     def watch_orphan(self, key: WindowKey, now: int) -> None:
-        """Note that a sample came without its marker: a foreign one, or one that is very late."""
+        """Note that a record came before its marker, or without one, as what is foreign or very late."""
         heapq.heappush(self._orphans, (now, key))
 
     def earliest(self) -> int | None:
@@ -243,13 +299,13 @@ class WindowBook:
         return window is not None and window.opened is not None
 
     def forget(self, before: int) -> list[tuple[WindowKey, Window]]:
-        """Drop windows that closed, or waited in vain for their marker, since before a time."""
+        """Drop windows that closed, or waited in vain for their marker, since before a time (ms)."""
         gone: list[tuple[WindowKey, Window]] = []
         for heap in (self._closed, self._orphans):
             while heap and heap[0][0] < before:
                 _, key = heapq.heappop(heap)
                 window = self._windows.get(key)
-                if window is not None and window.opened is None:
+                if window is not None and window.opened is None and window.noted_at < before:
                     gone.append((key, self._windows.pop(key)))
         return gone
 
@@ -275,6 +331,15 @@ def _outcome(
         cut = "every sample reached its token limit before an answer; raise sampling.max_new_tokens"
         return Status.FAILED, ErrorInfo("cut_short", cut)
     return Status.FAILED, ErrorInfo("no_answer", f"none of {len(samples)} samples holds an answer")
+
+
+def _cancelled(
+    opened: Opened, samples: Sequence[Sample], verdict: Verdict, now: int, order: Cancel, revision: int
+) -> Result:
+    """The votes as they stood; none of them is the answer."""
+    result = _result(opened, samples, verdict, now, Status.CANCELLED, None, revision)
+    why = f"cancelled: {order.reason}" if order.reason else "cancelled"
+    return replace(result, answer=None, chosen_sample=None, confidence=None, why=why)
 
 
 def _saved_tokens(opened: Opened, answers: Sequence[Sample]) -> int:

@@ -31,7 +31,7 @@ def ask(
 ) -> None:
     """Ask one question and print its answer, the votes and the chains.
 
-    Exit codes: 0 an answer came, 1 the request failed, 2 it could not be asked, 3 no result in time.
+    Exit codes: 0 an answer came, 1 the request failed or was cancelled, 2 it could not be asked, 3 no result in time.
     """
     settings = connected_settings()
     codec = make_codec(settings)
@@ -78,4 +78,4 @@ def ask(
         out.print_json(msgspec.json.encode(final[0]).decode())
     else:
         out.print(result_view(final[0]))
-    raise typer.Exit(1 if final[0].status is Status.FAILED else 0)
+    raise typer.Exit(1 if final[0].status in (Status.FAILED, Status.CANCELLED) else 0)

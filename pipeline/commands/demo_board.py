@@ -27,6 +27,7 @@ from pipeline.events import (
 from pipeline.kafka.clients import value_of
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.read_back import read_back
+from pipeline.scheduling.states import latest
 from pipeline.settings import Settings
 from pipeline.supervisor import ProcessState
 from pipeline.topics import RESULTS, SAMPLES, shard_of
@@ -78,13 +79,13 @@ class Board:
                 row.samples.add(event.sample_index)
             case Progress() if event.votes and row.result is None:
                 row.leader = event.votes[0].answer
-                row.status = Status.RUNNING if row.status is Status.PENDING else row.status
+                row.status = latest(row.status, Status.RUNNING)
             case Result() if not event.status.terminal:
                 row.first_answered = True
-                row.status, row.leader = event.status, event.answer or ""
+                row.status, row.leader = latest(row.status, event.status), event.answer or ""
                 yield f"first answer  {question}  →  {one_line(event.answer or '—', 40)}"
             case Result():
-                row.status, row.result, row.leader = event.status, event, _outcome(event)
+                row.status, row.result, row.leader = latest(row.status, event.status), event, _outcome(event)
                 yield f"{event.status.value:12}  {question}  →  {one_line(row.leader, 40)}"
             case Delivery() if event.state is DeliveryState.DELIVERED:
                 row.delivered.add(event.event)

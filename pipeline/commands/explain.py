@@ -27,7 +27,7 @@ def explain(
     """
     settings = connected_settings()
     with err.status("reading results …"):
-        found = published_of(settings, make_codec(settings), request_id)
+        found = published_of(settings, make_codec(settings), [request_id])
     runs = sorted({result.run for result in found})
     chosen = [result for result in found if result.run == (runs[-1] if run is None and runs else run)]
     if not chosen:

@@ -7,12 +7,18 @@ from collections.abc import Iterable
 from confluent_kafka import Message
 
 from pipeline.errors import DecodeError
-from pipeline.events import Batch, Opened, Result
+from pipeline.events import Batch, Control, ControlAction, Opened, Result
 from pipeline.kafka.clients import value_of
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.dead_letters import dead_letter_identities
 from pipeline.kafka.fenced_sink import Identify
-from pipeline.kafka.records import Identity, opened_identity, result_identity, task_identity
+from pipeline.kafka.records import (
+    Identity,
+    cancel_identity,
+    opened_identity,
+    result_identity,
+    task_identity,
+)
 from pipeline.topics import DEAD_LETTERS
 
 
@@ -36,6 +42,8 @@ def identify_with(codec: Codec) -> Identify:
                         yield task_identity(group.request_id, group.run, task.sample_index)
             case Result():
                 yield result_identity(event.request_id, event.run, event.revision)
+            case Control(action=ControlAction.CANCEL):
+                yield cancel_identity(event.request_id, event.run, event.at)
             case _:
                 pass
 

@@ -20,7 +20,7 @@ import asyncio
 import contextlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -194,20 +194,20 @@ class PartitionWorker(ABC):
 
 
 class PartitionWorkers:
-    """The workers of the partitions of one topic that a Faust app owns now."""
+    """The workers of the partitions that a Faust app owns now; ``make`` says of which topics."""
 
     def __init__(
         self,
         app: Any,
-        topic: str,
         quarantine: Quarantine,
         ledger: Ledger,
-        make: Callable[[Place], PartitionWorker],
+        make: Mapping[str, Callable[[Place], PartitionWorker]],
     ) -> None:
-        self._app, self._topic, self._quarantine, self._make = app, topic, quarantine, make
+        self._app, self._quarantine, self._make = app, quarantine, make
         self._ledger = ledger
         self._workers: dict[Place, tuple[PartitionWorker, asyncio.Task[None]]] = {}
-        app.agent(app.topic(topic, key_serializer="raw", value_serializer="raw"), name=topic)(self._feed)
+        for topic in make:
+            app.agent(app.topic(topic, key_serializer="raw", value_serializer="raw"), name=topic)(self._feed)
         app.on_partitions_revoked.connect(self._drop)
         app.on_rebalance_complete.connect(self._own)
 
@@ -220,7 +220,7 @@ class PartitionWorkers:
 
     def _owned(self) -> list[Place]:
         assignment = self._app.consumer.assignment()
-        return [(tp.topic, tp.partition) for tp in assignment if tp.topic == self._topic]
+        return [(tp.topic, tp.partition) for tp in assignment if tp.topic in self._make]
 
     async def _own(self, *_: Any, **__: Any) -> None:
         """Called when the assignment stands: before that no partition is fetched."""
@@ -233,12 +233,12 @@ class PartitionWorkers:
                 message = event.message
                 await self._ensure((message.topic, message.partition)).queue.put(event)
         except Exception:  # Faust would acknowledge the record that caused it
-            log.critical("feeding crashed", topic=self._topic, exc_info=True)
+            log.critical("feeding crashed", topics=list(self._make), exc_info=True)
             os._exit(EXIT_CRASHED)
 
     def _ensure(self, place: Place) -> PartitionWorker:
         if place not in self._workers:
-            worker = self._make(place)
+            worker = self._make[place[0]](place)
             task = asyncio.create_task(
                 worker.run(self._app.conf.id, self._quarantine, self._ledger), name=f"{place[0]}[{place[1]}]"
             )

@@ -52,6 +52,11 @@ def result_identity(request_id: str, run: int, revision: int) -> Identity:
     return ("result", request_id, run, revision)
 
 
+def cancel_identity(request_id: str, run: int, at: int) -> Identity:
+    """Of one order to cancel, which the broker took at this time (ms): the same order again is another one."""
+    return ("cancel", request_id, run, at)
+
+
 def dead_letter_identity(topic: str, partition: int, offset: int) -> Identity:
     return ("dead-letter", topic, partition, offset)
 

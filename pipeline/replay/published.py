@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from pipeline.errors import DecodeError
 from pipeline.events import Result
@@ -28,20 +28,21 @@ def published(settings: Settings, codec: Codec, shards: Sequence[int], since_ms:
             yield event
 
 
-def published_of(settings: Settings, codec: Codec, request_id: str) -> list[Result]:
-    """All results of one request, oldest run and revision first; compaction may have left only the last one.
+def published_of(settings: Settings, codec: Codec, request_ids: Collection[str]) -> list[Result]:
+    """All results of these requests, oldest run and revision first; compaction may have left only the last one.
 
     Raises:
         BrokerDownError: it can not be read.
     """
-    key, found = request_id.encode(), dict[tuple[int, int], Result]()
-    for message in read_back(settings, [(RESULTS, shard_of(request_id, settings.shards))]):
-        if message.key() != key:
+    keys, found = {each.encode() for each in request_ids}, dict[tuple[int, int, str], Result]()
+    shards = sorted({shard_of(each, settings.shards) for each in request_ids})
+    for message in read_back(settings, [(RESULTS, shard) for shard in shards]):
+        if message.key() not in keys:
             continue
         try:
             event = codec.decode(value_of(message))
         except DecodeError:
             continue
-        if isinstance(event, Result) and event.request_id == request_id:
-            found[event.run, event.revision] = event
+        if isinstance(event, Result) and event.request_id in request_ids:
+            found[event.run, event.revision, event.request_id] = event
     return [found[identity] for identity in sorted(found)]

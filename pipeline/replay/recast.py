@@ -9,6 +9,7 @@ from pipeline.events import ErrorInfo, Opened, Result, Role, Sample, Status
 from pipeline.fusion import Verdict, VotePolicy, vote
 from pipeline.fusion.clarify import clarifying_question
 from pipeline.language import Language
+from pipeline.scheduling.states import revised
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ def recast(opened: Opened, result: Result, samples: Sequence[Sample], policy: Vo
         return Recast(result, result)
     verdict = vote(samples, policy)
     status, error = _state(opened, result, samples, verdict)
+    status = revised(result.status, status)
     asks = status is Status.NEEDS_CLARIFICATION
     made = replace(
         result,

@@ -17,6 +17,8 @@ from pipeline.kafka.records import Finished, Place
 from pipeline.scheduling.waiting import Assigned, Waiting
 
 _REMEMBERED_DECISIONS = 50_000
+_CLOCK_SLACK_MS = 60_000
+"""Batches are stamped by the batcher's clock, decisions by the broker's."""
 
 
 class TaskDesk:
@@ -27,7 +29,7 @@ class TaskDesk:
         self._waiting = Waiting(quotas)
         self._running: dict[TaskKey, Assigned] = {}
         self._ended: dict[TaskKey, Completion] = {}
-        self._decided: OrderedDict[tuple[str, int], None] = OrderedDict()
+        self._decided: OrderedDict[tuple[str, int], int] = OrderedDict()
         self._surplus: list[Finished] = []
 
     @property
@@ -45,6 +47,8 @@ class TaskDesk:
     def take(self, assigned: Assigned) -> None:
         """Take a task in; the same task in two records is drawn once."""
         key = assigned.key
+        if assigned.queued_at > self._decided.get(key[:2], assigned.queued_at):
+            del self._decided[key[:2]]  # whoever asks an id anew, long after its end, waits for it
         if key in self._tasks:
             self._surplus.append(assigned.finished)
             return
@@ -95,9 +99,10 @@ class TaskDesk:
             return
         self._ended[key] = completion
 
-    def decide(self, request: tuple[str, int]) -> list[TaskKey]:
-        """A request's window is closed: names its running tasks, which can stop."""
-        self._decided[request] = None
+    def decide(self, request: tuple[str, int], at: int) -> list[TaskKey]:
+        """Nobody waits for this request any more, since ``at`` (ms): names its running tasks, which can stop."""
+        self._decided[request] = at + _CLOCK_SLACK_MS
+        self._decided.move_to_end(request)
         if len(self._decided) > _REMEMBERED_DECISIONS:
             self._decided.popitem(last=False)
         return [key for key in self._running if key[:2] == request]

@@ -23,23 +23,32 @@ _LEAST_PENALTY, _MOST_PENALTY = 0.1, 10
 """Logits are some tens: beyond these, one repeated token decides everything, and far beyond, they overflow."""
 
 
+def check_run(request_id: str, run: int) -> None:
+    """Refuse what can name no request.
+
+    Raises:
+        InvalidRequestError: names the field.
+    """
+    _check(
+        0 < len(request_id) <= _LONGEST_ID and request_id.isprintable(),
+        "request_id",
+        f"must be 1 to {_LONGEST_ID} printable characters",
+    )
+    _check(run >= 0, "run", "must not be negative")
+
+
 def check_identity(request: InferenceRequest) -> None:
     """Refuse what can not even be routed or answered: its record goes to dead-letters.
 
     Raises:
         InvalidRequestError: names the field.
     """
-    _check(
-        0 < len(request.request_id) <= _LONGEST_ID and request.request_id.isprintable(),
-        "request_id",
-        f"must be 1 to {_LONGEST_ID} printable characters",
-    )
+    check_run(request.request_id, request.run)
     _check(
         0 <= request.priority < PRIORITIES,
         "priority",
         f"must be 0 to {PRIORITIES - 1}, not {request.priority}",
     )
-    _check(request.run >= 0, "run", "must not be negative")
     _check(
         len(request.tenant) <= _LONGEST_ID and request.tenant.isprintable(),
         "tenant",

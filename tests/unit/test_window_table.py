@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from window_events import opened, sample, window_of
 
 from pipeline.errors import BrokerDownError
-from pipeline.events import Logprobs, Mode, Role, Sample
+from pipeline.events import Logprobs, Mode, Role, Sample, Status
 from pipeline.kafka.codec import Codec
 from pipeline.topics import shard_of
 from pipeline.window_table import WindowStore, restore
-from pipeline.windows import Asked, Window, WindowKey
+from pipeline.windows import Asked, Cancel, Window, WindowKey
 
 CODEC = Codec()
 
@@ -41,8 +41,10 @@ def keep(store: WindowStore, key: WindowKey, window: Window) -> None:
         store.opened(key, CODEC.encode(window.opened))
     for one in window.samples.values():
         store.sample(key, one.sample_index, CODEC.encode(one))
-    if window.first_published:
+    if window.state is Status.FIRST_ANSWER:
         store.first_published(key)
+    if window.cancelled is not None:
+        store.cancelled(key, window.cancelled)
     if window.asked is not None:
         store.review_asked(key, window.asked)
 
@@ -64,10 +66,14 @@ def test_what_is_restored_is_the_window(request_ids: set[str], data: st.DataObje
     for request_id in sorted(request_ids):
         store = WindowStore(log, shard_of(request_id, shards))
         marker = opened(5, Mode.DEEP, request_id=request_id) if data.draw(st.booleans()) else None
-        indices = data.draw(st.sets(st.integers(0, 4), min_size=marker is None))
+        waits = st.sampled_from([None, Cancel(5), Cancel(7, "a reason, 不要了")])
+        order = data.draw(waits) if marker is None else None
+        indices = data.draw(st.sets(st.integers(0, 4), min_size=marker is None and order is None))
         window = window_of(marker, samples_of(request_id, indices))
-        window.first_published = marker is not None and data.draw(st.booleans())
+        if marker is not None and 0 in indices and data.draw(st.booleans()):
+            window.state = Status.FIRST_ANSWER
         window.asked = Asked(6, 12_345) if marker is not None and data.draw(st.booleans()) else None
+        window.cancelled = order
         key = (request_id, data.draw(st.integers(0, 3)))
         keep(store, key, window)
         asyncio.run(store.flush())
@@ -89,7 +95,8 @@ def test_a_window_that_closes_leaves_nothing(written: str) -> None:
     log, key = Log(), ("q", 0)
     store = WindowStore(log, 0)
     window = window_of(opened(mode=Mode.DEEP), samples_of("q", range(3)))
-    window.first_published, window.asked = True, Asked(2, 9)
+    window.cancelled = Cancel(3, "no more")
+    window.state, window.asked = Status.FIRST_ANSWER, Asked(2, 9)
     keep(store, key, window)
     if written == "wholly":
         asyncio.run(store.flush())

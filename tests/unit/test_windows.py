@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from window_events import DEADLINE, FINAL, OPENED_AT, opened, publish, sample, window_of, without_time
+from window_events import DEADLINE, FINAL, OPENED_AT, close, opened, publish, sample, window_of, without_time
 
 from pipeline.events import (
     ErrorInfo,
@@ -83,7 +83,7 @@ def test_late_samples_change_nothing() -> None:
     assert (result.status, result.answer) == (Status.DONE, "42")
     assert not window.add(sample(1, "41"))
     assert publish(window, DEADLINE) == []
-    assert window == Window(closed_at=5_000)
+    assert window == Window(state=Status.DONE, closed_at=5_000)
 
 
 def test_a_window_does_not_hold_log_probabilities_by_token() -> None:
@@ -202,14 +202,14 @@ def test_every_open_window_is_overdue_exactly_once(
         book.watch((str(number), 0))
     closed = data.draw(st.sets(st.sampled_from(range(len(ends))))) if ends else set()
     for number in closed:
-        book[str(number), 0].close(0)
+        close(book[str(number), 0], 0)
         book.watch((str(number), 0))
     named: list[tuple[str, int]] = []
     for now in [*ticks, 60]:
         for key in book.overdue(now):
             assert ends[int(key[0])] <= now
             named.append(key)
-            book[key].close(now)
+            close(book[key], now)
             book.watch(key)
     assert sorted(named) == sorted((str(n), 0) for n in range(len(ends)) if n not in closed)
 

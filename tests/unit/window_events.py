@@ -22,7 +22,7 @@ from pipeline.events import (
 from pipeline.kafka.crash_journal import Work
 from pipeline.kafka.records import Finished
 from pipeline.scheduling.waiting import Assigned
-from pipeline.windows import Window, is_final
+from pipeline.windows import Window
 
 OPENED_AT, DEADLINE = 1_000, 300_000
 
@@ -71,11 +71,14 @@ def publish(window: Window, now: int) -> list[Result]:
     """Settle, and note what was published, as the aggregator does."""
     results = window.settle(now)
     for result in results:
-        if is_final(result):
-            window.close(now)
-        else:
-            window.first_published = True
+        window.published(result, now)
     return results
+
+
+def close(window: Window, now: int) -> None:
+    """End it, whatever has come."""
+    window.opened = window.opened or opened(error=ErrorInfo("gone", "nobody asks any more"))
+    window.published(window.settle(DEADLINE)[-1], now)
 
 
 def window_of(marker: Opened | None, samples: Iterable[Sample] = ()) -> Window:

@@ -78,7 +78,7 @@ def test_what_is_overdue_or_decided_is_finished_unrun() -> None:
     desk.take(late := assigned("late", deadline=5))
     desk.take(settled := assigned("settled", offset=1))
     desk.take(open_ := assigned("open", offset=2))
-    assert desk.decide(("settled", 0)) == []
+    assert desk.decide(("settled", 0), 0) == []
     assert list(desk.begin(9, now=5)) == [open_]
     samples, finished = desk.publishable()
     assert not samples and set(finished) == {late.finished, settled.finished}
@@ -90,7 +90,7 @@ def test_a_decided_request_names_what_runs_and_publishes_nothing_of_it() -> None
     desk = TaskDesk(QUOTAS)
     desk.take(item := assigned("a"))
     list(desk.begin(1, now=0))
-    assert desk.decide(("a", 0)) == [item.key]
+    assert desk.decide(("a", 0), 0) == [item.key]
     desk.end(completion(item.key, FinishReason.CANCELLED))
     assert desk.publishable() == ([], [item.finished])
 
