@@ -30,6 +30,7 @@ from pipeline.events import (
     ProgressKind,
     Result,
     Sample,
+    Status,
 )
 from pipeline.fitting import fitted
 from pipeline.fusion import VoteOptions
@@ -59,7 +60,7 @@ from pipeline.topics import (
 )
 from pipeline.vote_options import vote_options
 from pipeline.window_table import WindowStore, restore
-from pipeline.windows import Asked, Cancel, WindowBook, WindowKey, is_final
+from pipeline.windows import Asked, Cancel, WindowBook, WindowKey, final_revision, is_final
 
 log = structlog.get_logger("agents.aggregator")
 
@@ -132,6 +133,7 @@ class Aggregator(PartitionWorker):
         touched.update(self._checked())
         # Off the loop: an answer that is hard to read costs a good part of a second.
         results, rounds = await self.call(self._settled, list(touched), now)
+        states = [(key, self.windows[key].state) for key in self.moved if not self._over(key)]
         fresh = [result for result in results if not self._superseded(result)]
         for result in fresh:
             outputs += self._publication(result, now)
@@ -143,11 +145,12 @@ class Aggregator(PartitionWorker):
             self._published(result, now)
         for key, plan in rounds:
             self._asked(key, plan)
-        self.unsettled = set()
+        self.unsettled, self.moved = set(), set()
         for key, window in self.windows.forget(now - round(self.settings.window.keep_closed * 1000)):
             self.store.closed(key, window)
         await self.store.flush()
-        self._tell(touched, fresh, now)
+        states += [((result.request_id, result.run), result.status) for result in fresh]
+        self._tell(states, touched, now)
 
     def _settled(
         self, keys: Sequence[WindowKey], now: int
@@ -245,17 +248,22 @@ class Aggregator(PartitionWorker):
             window.published(result, now)
             self.store.first_published(key)
 
-    def _tell(self, touched: Iterable[WindowKey], results: Sequence[Result], now: int) -> None:
-        moved, self.moved = self.moved, set()
-        for key in moved.difference((result.request_id, result.run) for result in results):
-            if (window := self.windows[key]).opened is not None:
-                self.tell.state(*key, window.state, now)
-        for result in results:
-            self.tell.state(result.request_id, result.run, result.status, now)
+    def _tell(
+        self, states: Sequence[tuple[WindowKey, Status]], touched: Iterable[WindowKey], now: int
+    ) -> None:
+        for key, state in states:
+            self.tell.state(*key, state, now)
         for key in touched:
-            window = self.windows[key]
-            if (verdict := window.verdict()) is not None:
+            window = self.windows.get(key)  # which an old order, that nothing met, has not left
+            if window is not None and not self._over(key) and (verdict := window.verdict()) is not None:
                 self.tell.write(Progress(*key, ProgressKind.VOTES, now, window.state, votes=verdict.votes))
+
+    def _over(self, key: WindowKey) -> bool:
+        """It has ended, or was never opened; or it had ended, and a part of its records has come again."""
+        window = self.windows.get(key)
+        if window is None or window.opened is None:
+            return True
+        return self.written(result_identity(*key, final_revision(window.opened)))
 
 
 def _window_of(event: Event) -> WindowKey | None:

@@ -200,7 +200,7 @@ class Window:
         return VotePolicy.for_mode(opened.mode, opened.kind, self.options)
 
     def _final(self, opened: Opened, now: int) -> Result | None:
-        revision = 1 if opened.mode is Mode.DEEP else 0
+        revision = final_revision(opened)
         samples, answers = list(self.samples.values()), self._answers()
         if opened.error is not None:
             return _result(opened, samples, self._vote(opened), now, Status.FAILED, opened.error, revision)
@@ -252,6 +252,10 @@ class WindowBook:
 
     def __len__(self) -> int:
         return len(self._windows)
+
+    def get(self, key: WindowKey) -> Window | None:
+        """The window of a key, if there is one."""
+        return self._windows.get(key)
 
     def watch(self, key: WindowKey) -> None:
         """Note when time next asks for this window; call it after opening, cancelling and closing it."""
@@ -312,6 +316,11 @@ class WindowBook:
 
 def is_final(result: Result) -> bool:
     return result.status.terminal
+
+
+def final_revision(opened: Opened) -> int:
+    """Of the final result; before it, mode deep may have a first answer."""
+    return 1 if opened.mode is Mode.DEEP else 0
 
 
 def _outcome(

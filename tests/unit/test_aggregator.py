@@ -12,22 +12,27 @@ from window_events import opened, sample
 
 from agents.aggregator import Aggregator
 from pipeline.errors import BrokerDownError
-from pipeline.events import Batch, Event, Mode, Progress, Result, Role, Status
+from pipeline.events import Batch, Control, ControlAction, Event, Mode, Progress, Result, Role, Status
 from pipeline.fusion import ReviewOptions, VoteOptions
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.dead_letters import Source
-from pipeline.kafka.records import Output
+from pipeline.kafka.records import Output, result_identity
 from pipeline.settings import load_settings
+from pipeline.telemetry import now_ms
 from pipeline.topics import CONTROL, DEAD_LETTERS, LANES, RESULTS, SAMPLES
 from pipeline.windows import WindowBook
 
 CODEC = Codec()
 
 
-class Silent:
+class Told:
     """Where progress goes."""
 
-    def state(self, request_id: str, run: int, status: Status, at: int) -> None: ...
+    def __init__(self) -> None:
+        self.states = list[Status]()
+
+    def state(self, request_id: str, run: int, status: Status, at: int) -> None:
+        self.states.append(status)
 
     def write(self, event: Progress) -> None: ...
 
@@ -55,7 +60,7 @@ class Sink:
 
 @pytest.fixture
 async def aggregator() -> AsyncIterator[Aggregator]:
-    tell: Any = Silent()
+    tell: Any = Told()
     changelog: Any = Log()
     worker = Aggregator(load_settings(bootstrap="nowhere:1"), CODEC, (SAMPLES, 0), changelog, tell)
     yield worker
@@ -143,3 +148,85 @@ async def test_results_are_read_back_from_the_oldest_open_window_on(
     monkeypatch.setattr(aggregator, "open_sink", asked.append)
     await aggregator._ready(9_000_000_000_000)
     assert asked == [aggregator.windows.earliest()]
+
+
+OPEN = replace(opened(3), deadline_at=2**42)
+
+
+def cancel(at: int | None = None) -> Source:
+    return record(Control("q", 0, ControlAction.CANCEL, now_ms() if at is None else at, "no more"))
+
+
+async def test_an_order_to_cancel_ends_a_window_once_and_stops_its_workers(aggregator: Aggregator) -> None:
+    sink = Sink()
+    await aggregator.handle([record(OPEN), SAMPLE], sink)
+    await aggregator.handle([cancel()], sink)
+    await aggregator.handle([cancel(), record(sample(1, "42")), record(sample(2, "42"))], sink)
+    assert [out.topic for out in sink.written] == [RESULTS, CONTROL]
+    word = CODEC.decode(sink.written[1].value or b"")
+    assert isinstance(word, Control) and (word.action, word.reason) == (ControlAction.DECIDED, "cancelled")
+    assert told(aggregator) == [Status.RUNNING, Status.CANCELLED]
+
+
+async def test_an_order_waits_for_its_marker_through_a_restart(aggregator: Aggregator) -> None:
+    sink = Sink()
+    await aggregator.handle([cancel()], sink)
+    assert not sink.written
+    later = Aggregator(aggregator.settings, CODEC, (SAMPLES, 0), aggregator.changelog, aggregator.tell)
+    await later.prepare()
+    await later.handle([record(OPEN)], sink)
+    later.close()
+    (result,) = sink.results()
+    assert isinstance(result, Result) and (result.status, result.why) == (
+        Status.CANCELLED,
+        "cancelled: no more",
+    )
+    assert changelog(aggregator).read(0) == {}
+
+
+async def test_an_order_that_meets_nothing_leaves_nothing(aggregator: Aggregator) -> None:
+    old = now_ms() - round(aggregator.settings.window.keep_closed * 1000) - 1
+    await aggregator.handle([cancel(at=old)], Sink())
+    assert changelog(aggregator).read(0) == {} and len(aggregator.windows) == 0
+    await aggregator.handle([cancel()], Sink())
+    assert len(changelog(aggregator).read(0)) == len(aggregator.windows) == 1
+
+
+async def test_another_word_on_samples_is_no_order(aggregator: Aggregator) -> None:
+    sink = Sink()
+    decided = record(Control("q", 0, ControlAction.DECIDED, now_ms()))
+    await aggregator.handle([record(OPEN), decided], sink)
+    assert not sink.written and len(aggregator.windows) == 1
+
+
+async def test_an_end_that_was_published_before_a_crash_is_neither_repeated_nor_contradicted(
+    aggregator: Aggregator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order comes together with records that had led to another end."""
+    known = {result_identity("q", 0, 0)}
+    monkeypatch.setattr(aggregator, "written", known.__contains__)
+    sink = Sink()
+    await aggregator.handle([record(OPEN), SAMPLE, cancel()], sink)
+    assert not sink.written and told(aggregator) == []
+    assert changelog(aggregator).read(0) == {}
+
+
+async def test_states_are_told_as_they_move(aggregator: Aggregator) -> None:
+    sink = Sink(failures=1)
+    await aggregator.handle([record(replace(OPEN, expected=2))], sink)
+    assert told(aggregator) == [Status.PENDING]
+    both = [SAMPLE, record(sample(1, "42"))]
+    with pytest.raises(BrokerDownError):
+        await aggregator.handle(both, sink)
+    await aggregator.handle(both, sink)
+    assert told(aggregator) == [Status.PENDING, Status.RUNNING, Status.DONE]
+
+
+def told(aggregator: Aggregator) -> list[Status]:
+    tell: Any = aggregator.tell
+    return tell.states
+
+
+def changelog(aggregator: Aggregator) -> Log:
+    log: Any = aggregator.changelog
+    return log

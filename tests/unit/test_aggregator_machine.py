@@ -1,4 +1,5 @@
-"""Samples reordered, repeated, late and missing, and crashes between any two steps of the aggregator.
+"""Samples reordered, repeated, late and missing, orders to cancel at any point, and crashes between any two steps of
+the aggregator.
 
 A machine of Hypothesis plays the log of one partition into the real aggregator, with a changelog and a sink
 of this process. A crash after any step loses what was in memory and brings unacknowledged records again.
@@ -16,13 +17,27 @@ from typing import Any
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from test_aggregator import CODEC, Silent, record
+from test_aggregator import CODEC, record
 from test_window_table import Log
 from window_events import opened, sample
 
 from agents.aggregator import Aggregator
-from pipeline.events import Batch, Event, Mode, Opened, Result, Role, Sample, TaskGroup
+from pipeline.events import (
+    Batch,
+    Control,
+    ControlAction,
+    Event,
+    Mode,
+    Opened,
+    Progress,
+    Result,
+    Role,
+    Sample,
+    Status,
+    TaskGroup,
+)
 from pipeline.kafka.records import Identity, Output
+from pipeline.scheduling.states import moved
 from pipeline.settings import load_settings
 from pipeline.topics import SAMPLES
 from pipeline.vote_options import vote_options
@@ -31,7 +46,8 @@ REQUESTS = {"a": (3, Mode.STANDARD), "b": (5, Mode.DEEP), "c": (1, Mode.FAST), "
 ANSWERS = {"d": ("42", "41", "41", "42")}
 USUAL_ANSWERS = ("42", "42", "41", None, "42")
 OPTIONS = vote_options(load_settings(bootstrap="nowhere:1"))
-NEVER = 2**42
+NEVER, ORDERED_AT = 2**42, 2**41
+"""After this test; an order whose time is over would be forgotten."""
 
 
 class Death(IntEnum):
@@ -47,16 +63,30 @@ class _Died(BaseException):
     pass
 
 
-class Aggregations(RuleBasedStateMachine):
+class Followed:
+    """Where progress goes: every state that is told has to be a legal move."""
+
     def __init__(self) -> None:
-        super().__init__()
+        self.states: dict[str, Status] = {}
+
+    def state(self, request_id: str, run: int, status: Status, at: int) -> None:
+        known = self.states.get(request_id)
+        self.states[request_id] = status if known is None else moved(known, status)
+
+    def write(self, event: Progress) -> None:
+        assert event.status is self.states[event.request_id]
+
+
+class Partition:
+    """What of one partition outlives its owners, and its owner."""
+
+    def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.log: list[Event] = []
-        self.acknowledged = 0
         self.kept = Log()
         self.written: set[Identity] = set()
         self.results: list[Result] = []
         self.reviews: list[TaskGroup] = []
+        self.told = Followed()
         self.aggregator: Any = None
         self.start()
 
@@ -65,11 +95,60 @@ class Aggregations(RuleBasedStateMachine):
         if self.aggregator is not None:
             self.aggregator.close()
         changelog: Any = self.kept
-        tell: Any = Silent()
+        tell: Any = self.told
         self.aggregator = Aggregator(
             load_settings(bootstrap="nowhere:1"), CODEC, (SAMPLES, 0), changelog, tell, OPTIONS
         )
+        self.aggregator.written = self.written.__contains__
         self.loop.run_until_complete(self.aggregator.prepare())
+
+    def handle(self, events: Iterable[Event], death: Death = Death.NOT) -> bool:
+        """Handle records together; ``False``: the owner died, and there is a new one."""
+
+        async def emit(outputs: Iterable[Output]) -> None:
+            if death is Death.BEFORE_WRITING:
+                raise _Died
+            for out in outputs:
+                if out.identities and self.written.issuperset(out.identities):
+                    continue
+                self.written.update(out.identities)
+                event = CODEC.decode(out.value or b"")
+                self.results += [event] if isinstance(event, Result) else []
+                self.reviews += event.groups if isinstance(event, Batch) else []
+            if death is Death.AFTER_RESULTS:
+                raise _Died
+
+        try:
+            self.loop.run_until_complete(self.aggregator.handle([record(event) for event in events], emit))
+        except _Died:
+            self.start()
+            return False
+        if death is Death.AFTER_TABLE:
+            self.start()
+        return death is not Death.AFTER_TABLE
+
+    def ends(self) -> dict[str, Status]:
+        return {result.request_id: result.status for result in self.results if result.status.terminal}
+
+    def close(self) -> None:
+        self.aggregator.close()
+        self.loop.close()
+
+
+class Aggregations(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: list[Event] = []
+        self.acknowledged = 0
+        self.partition = Partition()
+
+    @property
+    def results(self) -> list[Result]:
+        return self.partition.results
+
+    @property
+    def reviews(self) -> list[TaskGroup]:
+        return self.partition.reviews
 
     @rule(request_id=st.sampled_from(sorted(REQUESTS)), deadline=st.sampled_from([NEVER, 1_500]))
     def marker_comes(self, request_id: str, deadline: int) -> None:
@@ -87,6 +166,10 @@ class Aggregations(RuleBasedStateMachine):
             role = Role.FIRST if mode is Mode.DEEP and index == 0 else Role.ANSWER
             answer = ANSWERS.get(request_id, USUAL_ANSWERS)[index]
             self.log += [sample(index, answer, role=role, request_id=request_id)] * repeats
+
+    @rule(request_id=st.sampled_from(sorted(REQUESTS)), repeats=st.integers(1, 2))
+    def order_to_cancel_comes(self, request_id: str, repeats: int) -> None:
+        self.log += [Control(request_id, 0, ControlAction.CANCEL, ORDERED_AT)] * repeats
 
     @rule(deadline=st.sampled_from([NEVER, 1_500]))
     def all_answers_come_and_disagree(self, deadline: int) -> None:
@@ -111,29 +194,8 @@ class Aggregations(RuleBasedStateMachine):
     def handle(self, most: int, death: Death) -> None:
         """The next records, handled together; a process that dies acknowledges none of them."""
         batch = self.log[self.acknowledged : self.acknowledged + most]
-
-        async def emit(outputs: Iterable[Output]) -> None:
-            if death is Death.BEFORE_WRITING:
-                raise _Died
-            for out in outputs:
-                if out.identities and self.written.issuperset(out.identities):
-                    continue
-                self.written.update(out.identities)
-                event = CODEC.decode(out.value)
-                self.results += [event] if isinstance(event, Result) else []
-                self.reviews += event.groups if isinstance(event, Batch) else []
-            if death is Death.AFTER_RESULTS:
-                raise _Died
-
-        try:
-            self.loop.run_until_complete(self.aggregator.handle([record(event) for event in batch], emit))
-        except _Died:
-            self.start()
-            return
-        if death is Death.AFTER_TABLE:
-            self.start()
-            return
-        self.acknowledged += len(batch)
+        if self.partition.handle(batch, death):
+            self.acknowledged += len(batch)
 
     @invariant()
     def no_request_has_two_results_of_one_revision_or_two_final_ones(self) -> None:
@@ -153,17 +215,28 @@ class Aggregations(RuleBasedStateMachine):
         for group in self.reviews:
             self.review(group, "A")
         self.handle(len(self.log), Death.NOT)
-        finished = {r.request_id for r in self.results if r.status.terminal}
+        ends = self.partition.ends()
         for marker in [event for event in self.log if isinstance(event, Opened)]:
             came = {
                 e.sample_index
                 for e in self.log
                 if isinstance(e, Sample) and e.request_id == marker.request_id and e.role is not Role.REVIEW
             }
-            if len(came) == marker.expected or marker.deadline_at != NEVER:
-                assert marker.request_id in finished
-        self.aggregator.close()
-        self.loop.close()
+            ordered = any(isinstance(e, Control) and e.request_id == marker.request_id for e in self.log)
+            if len(came) == marker.expected or marker.deadline_at != NEVER or ordered:
+                assert marker.request_id in ends
+        self.as_record_by_record(ends)
+        self.partition.close()
+
+    def as_record_by_record(self, ends: dict[str, Status]) -> None:
+        """Whatever came together and whoever died: but for the clock, the order of the log alone decides."""
+        alone = Partition()
+        for event in self.log:
+            alone.handle([event])
+        for marker in [event for event in self.log if isinstance(event, Opened)]:
+            if marker.deadline_at == NEVER:
+                assert ends.get(marker.request_id) is alone.ends().get(marker.request_id)
+        alone.close()
 
 
 TestAggregations = Aggregations.TestCase

@@ -95,6 +95,16 @@ def test_a_decided_request_names_what_runs_and_publishes_nothing_of_it() -> None
     assert desk.publishable() == ([], [item.finished])
 
 
+def test_who_asks_an_id_anew_long_after_its_end_waits_for_it() -> None:
+    desk = TaskDesk(QUOTAS)
+    desk.decide(("a", 0), 1_000)
+    desk.take(soon := replace(assigned("a"), queued_at=61_000))
+    assert list(desk.begin(9, now=0)) == []
+    desk.published([soon.finished])
+    desk.take(anew := replace(assigned("a", offset=1), queued_at=61_001))
+    assert list(desk.begin(9, now=0)) == [anew]
+
+
 def test_the_same_task_in_two_records_is_drawn_once() -> None:
     desk = TaskDesk(QUOTAS)
     desk.take(first := assigned("a", offset=1))
