@@ -14,6 +14,7 @@ from dataclasses import replace
 from enum import IntEnum
 from typing import Any
 
+from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -241,3 +242,31 @@ class Aggregations(RuleBasedStateMachine):
 
 TestAggregations = Aggregations.TestCase
 TestAggregations.settings = hypothesis_settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+
+@hypothesis_settings(max_examples=40, deadline=None)
+@given(
+    expected=st.integers(1, 2),
+    data=st.data(),
+    deaths=st.lists(st.sampled_from([None, *Death]), min_size=5, max_size=5),
+)
+def test_a_cancelled_request_ends_once_and_as_its_records_stand(
+    expected: int, data: st.DataObject, deaths: list[Death | None]
+) -> None:
+    """Its marker, its samples and the order in any order, in one lot or in several, through crashes."""
+    marker = replace(opened(expected), deadline_at=NEVER)
+    order = Control("q", 0, ControlAction.CANCEL, ORDERED_AT)
+    log = data.draw(st.permutations([marker, order, *(sample(index, "42") for index in range(expected))]))
+    together, alone = Partition(), Partition()
+    acknowledged = 0
+    for count, death in enumerate(deaths[: len(log)], 1):
+        if death is not None and together.handle(log[acknowledged:count], death):
+            acknowledged = count
+    together.handle(log[acknowledged:])
+    for event in log:
+        alone.handle([event])
+    behind = any(isinstance(event, Sample) for event in log[log.index(order) :])
+    assert together.ends() == alone.ends() == {"q": Status.CANCELLED if behind else Status.DONE}
+    assert len(together.results) == 1
+    together.close()
+    alone.close()
