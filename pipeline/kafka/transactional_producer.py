@@ -24,14 +24,6 @@ from pipeline.settings import Settings
 
 _Call = Callable[[], None]
 
-_EACH, _LONGEST = 0.000_25, 0.03
-"""Seconds that a record of the last transaction lets the next one wait, and the most."""
-
-
-def worth_waiting(records: int) -> float:
-    """Seconds to gather for the next transaction, when the last one had so many records."""
-    return min(_LONGEST, _EACH * records)
-
 
 class TransactionalProducer:
     """Writes outputs, and offsets with them, in one transaction a call. Blocking, for one thread."""
