@@ -11,7 +11,6 @@ from pipeline.bench.figures import figure, percentile
 from pipeline.bench.parts import Say
 from pipeline.bench.rows import Bound, Goal, Row
 from pipeline.bench.simulated_worker import Load, Played, seconds_a_request, simulate
-from pipeline.scheduling.aging import OTHERS
 from pipeline.settings import Settings, WorkerSettings
 from pipeline.topics import LANES
 
@@ -55,13 +54,10 @@ def low_lane(settings: Settings, effort: Effort, say: Say) -> Iterable[Row]:
     worker = settings.worker
     greedy = worker.model_copy(update={"quotas": (1000, 1, 1, 1, 1, 1)})
     goal = Goal(Bound.AT_MOST, worker.max_lane_wait, "max_lane_wait")
-    # Two overdue lanes take turns, each with an eighth's other seven; a request is three samples.
-    turns = 3 * 2 * (OTHERS + 1) * seconds_a_request(Load(0, samples=1), _ROWS)
-    bounded = Goal(Bound.AT_MOST, round(worker.max_lane_wait + 2 * turns), "max_lane_wait and its turns")
     urgent, low = _full(0, effort, _ROWS), Load(len(LANES) - 1, every=20.0)
     for title, chosen, wanted in (
         ("", worker, goal),
-        (", quotas 1000:1", greedy, bounded),
+        (", quotas 1000:1", greedy, goal),
         (", quotas 1000:1 and no bound", greedy.model_copy(update={"max_lane_wait": math.inf}), None),
     ):
         say(f"the last lane beside a full lane 0{title}")
