@@ -55,7 +55,10 @@ class Worker:
         self._settings, self._codec, self._engine, self._journal = settings, codec, engine, journal
         self._ledger = ledger
         self._name = f"{settings.app}-worker-{settings.slot}"
-        self._desk = TaskDesk(settings.worker.quotas)
+        lanes = settings.worker
+        self._desk = TaskDesk(
+            lanes.quotas, max_lane_wait=lanes.max_lane_wait, tenant_weights=lanes.tenant_weights
+        )
         self._ended: SimpleQueue[Completion] = SimpleQueue()
         self._parked: list[tuple[Output, Finished]] = []
         self._publish_at = 0.0
