@@ -38,7 +38,9 @@ class Endpoints:
         if known is None:
             return now
         paced = known.paced_to if known.paced_to <= now + self._space else now  # the clock was set back
-        return max(paced, breaker.begin_at(known.circuit, now, self._breaker))
+        at = max(paced, breaker.begin_at(known.circuit, now, self._breaker))
+        self._settle(name, known, now)
+        return at
 
     def begun(self, name: str, now: float) -> bool:
         """An attempt begins; returns whether it is a probe."""
