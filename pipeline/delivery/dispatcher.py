@@ -372,7 +372,7 @@ class Dispatcher:
             self._unpark(entry.chain)
         else:
             self._drop(entry)
-            if entry.again is not None and entry.again.attempt >= updated.attempt:
+            if entry.again is not None:
                 self.submit(entry.again)
 
     def _drop(self, entry: _Entry) -> None:

@@ -85,6 +85,22 @@ class TestCircuit:
             await settle()
             assert b.started == ["d1", "d2", "d3", "d4"]
 
+    async def test_a_clock_that_is_set_back_does_not_keep_it_waiting(self) -> None:
+        async with bench(**CIRCUIT) as b:
+            await opened(b)
+            b.submit("d1", next_due_at=0)
+            await settle()
+            assert b.started == []
+            await b.pass_time(-DAY)
+            assert b.started == ["d1"]
+
+    async def test_a_record_that_says_it_is_well_closes_it(self) -> None:
+        async with bench(**CIRCUIT) as b:
+            await opened(b, "d1", "d2")
+            b.dispatcher.learn({A: Standing(int(b.clock * 1000) + 1)})
+            await settle()
+            assert b.started == ["d1", "d2"]
+
     async def test_a_forgotten_probe_makes_room_for_the_next(self) -> None:
         async with bench(**CIRCUIT) as b:
             await opened(b, "d1", "d2")
@@ -218,6 +234,20 @@ class TestDisabled:
         attempts = {d.delivery_id: d.attempt for d in b.recorded}
         assert attempts == {"d": 6, "first": 0, "done": 0, "later": 0, "new": 0}
         assert {d.failing_since for d in b.recorded} == {int(START * 1000)}
+
+    async def test_what_was_given_up_before_its_due_time_is_not_taken_up_then(self) -> None:
+        async with bench(**DISABLE | {"per_endpoint": 2}) as b:
+            b.submit("later", next_due_at=int((b.clock + 900) * 1000))
+            await settle()
+            b.store_up.clear()
+            b.dispatcher.learn({A: Standing(int(b.clock * 1000), 7, True)})
+            await settle()
+            await b.pass_time(900)
+            b.store_up.set()
+            await settle()
+            await settle()
+            assert [d.delivery_id for d in b.recorded] == ["later"]
+            assert ended(b) == {"later": "endpoint_disabled"}
 
     async def test_the_newest_record_is_enough_to_know_it_after_a_restart(self) -> None:
         async with bench(**DISABLE) as before:
