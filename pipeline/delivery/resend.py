@@ -15,8 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from confluent_kafka import KafkaException
-
 from pipeline.delivery.asked import ASKED
 from pipeline.delivery.history import (
     Kept,
@@ -28,12 +26,10 @@ from pipeline.delivery.history import (
     read_records,
 )
 from pipeline.delivery.schedule import send_again
-from pipeline.errors import BrokerDownError, FencedError
 from pipeline.events import Delivery, DeliveryState
-from pipeline.kafka.clients import kafka_error
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.records import Output, size_of
-from pipeline.kafka.transactional_producer import TransactionalProducer
+from pipeline.kafka.transactional_producer import TransactionalProducer, said_plainly
 from pipeline.settings import Settings
 from pipeline.topics import DELIVERIES
 
@@ -193,10 +189,8 @@ class Resend:
 
 
 def _kafka(call: Callable[[], None]) -> None:
-    try:
-        call()
-    except KafkaException as exception:
-        error = kafka_error(exception)
-        if error.fatal():
-            raise FencedError("another command writes to deliveries; repeat this one") from exception
-        raise BrokerDownError(f"{error.str()}; repeat it: nothing is asked for twice") from exception
+    said_plainly(
+        call,
+        fenced="another command writes to deliveries; repeat this one",
+        down="repeat it: nothing is asked for twice",
+    )
