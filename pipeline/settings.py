@@ -158,7 +158,17 @@ class WebhookSettings(BaseModel):
     jitter: float = Field(0.1, ge=0, le=1)
     attempt_timeout: float = Field(15.0, gt=0)
     per_endpoint: int = Field(4, ge=1, description="attempts at one endpoint at once")
+    per_endpoint_rate: float = Field(
+        0.0, ge=0, description="attempts that begin at one endpoint in a second, at most; 0: no limit"
+    )
     total: int = Field(64, ge=1, description="attempts in all at once")
+    breaker_failures: int = Field(
+        5, ge=0, description="in a row, after which an endpoint is only probed; 0: never"
+    )
+    breaker_wait: float = Field(30.0, gt=0, description="from a failure to the next probe")
+    disable_after: float = Field(
+        432_000.0, ge=0, description="of nothing but failures, then an endpoint gets nothing more; 0: never"
+    )
     allow_private: bool = Field(False, description="callbacks to loopback and private networks")
     allowed_ports: tuple[int, ...] = Field((), description="empty: every port")
     secrets_file: Path | None = Field(None, description="JSON object of secret_id to whsec_… secrets")

@@ -149,7 +149,7 @@ def _plan_table(items: Sequence[Planned]) -> Table:
         to = f"{item.target[0]}[{item.target[1]}]" if item.target else f"— {item.reason}"
         letter = item.letter
         cells = letter.id, letter.cause.code, _key(letter.key), letter.origin, to
-        table.add_row(*map(_cell, cells))
+        table.add_row(*map(cell, cells))
     return table
 
 
@@ -161,17 +161,17 @@ def _table(found: Sequence[Letter]) -> Table:
         cause = letter.cause
         cells = (
             letter.id,
-            _time(letter.parked_at),
+            time_of(letter.parked_at),
             cause.code,
             cause.stage,
             letter.origin,
             _key(letter.key),
             f"{letter.size:,}",
             str(cause.attempts),
-            "" if letter.replayed_at is None else _time(letter.replayed_at),
+            "" if letter.replayed_at is None else time_of(letter.replayed_at),
             one_line(cause.message, 80),
         )
-        table.add_row(*map(_cell, cells))
+        table.add_row(*map(cell, cells))
     return table
 
 
@@ -179,16 +179,16 @@ def _show(letter: Letter, source: Source, codec: Codec) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     facts = {
         "id": letter.id,
-        "parked": _time(letter.parked_at),
-        "replayed": "no" if letter.replayed_at is None else _time(letter.replayed_at),
-        "first seen": _time(letter.cause.first_seen),
+        "parked": time_of(letter.parked_at),
+        "replayed": "no" if letter.replayed_at is None else time_of(letter.replayed_at),
+        "first seen": time_of(letter.cause.first_seen),
     }
     for name, text in facts.items():
         table.add_row(name, text)
     for name, value in source.headers:
         style = "cyan" if name.startswith(PREFIX) else None
-        table.add_row(_cell(name), _cell("null" if value is None else _text(value)), style=style)
-    table.add_row("key", _cell("null" if source.key is None else _text(source.key)))
+        table.add_row(cell(name), cell("null" if value is None else _text(value)), style=style)
+    table.add_row("key", cell("null" if source.key is None else _text(source.key)))
     out.print(table)
     out.print()
     out.print(_value(source.value, codec), markup=False, soft_wrap=True)
@@ -276,12 +276,13 @@ def when(text: str, now: float, option: str) -> int:
     return max(round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000), 1)
 
 
-def _cell(text: str) -> Text:
+def cell(text: str) -> Text:
     """What others wrote, shown as it is: no markup and no control characters."""
     return Text("".join(char if char.isprintable() else "\ufffd" for char in text))
 
 
-def _time(ms: int) -> str:
+def time_of(ms: int) -> str:
+    """To the second, in UTC; a dash for no time."""
     if ms <= 0:
         return "—"
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(" ", "seconds").removesuffix("+00:00")

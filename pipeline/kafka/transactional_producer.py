@@ -17,7 +17,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from pipeline.errors import BrokerDownError, RecordTooLargeError
+from pipeline.errors import BrokerDownError, FencedError, RecordTooLargeError
 from pipeline.kafka.clients import kafka_error, repeat, transactional_producer, write
 from pipeline.kafka.records import Output
 from pipeline.settings import Settings
@@ -101,6 +101,26 @@ class TransactionalProducer:
             done.result(self._deadline)
         except TimeoutError as error:
             raise BrokerDownError(f"{self._id}: no answer within {self._deadline:.0f} s") from error
+
+
+def said_plainly(call: Callable[[], None], *, fenced: str, down: str) -> None:
+    """Make a call of a producer for a command, whose user reads what went wrong.
+
+    Args:
+        fenced: what is said when a newer command has fenced this one.
+        down: what is said after Kafka's own words when a repetition can help.
+
+    Raises:
+        FencedError: a newer command writes under the same transactional id.
+        BrokerDownError: Kafka is away.
+    """
+    try:
+        call()
+    except KafkaException as exception:
+        error = kafka_error(exception)
+        if error.fatal():
+            raise FencedError(fenced) from exception
+        raise BrokerDownError(f"{error.str()}; {down}") from exception
 
 
 def _serve(calls: SimpleQueue[tuple[Future[None], _Call] | None]) -> None:

@@ -14,15 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from confluent_kafka import KafkaException
-
-from pipeline.errors import BrokerDownError, DecodeError, FencedError, WrongPartitionError
+from pipeline.errors import DecodeError, WrongPartitionError
 from pipeline.events import InferenceRequest
-from pipeline.kafka.clients import kafka_error
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.dead_letters import REPLAYED, Cause, Source, without_ours
 from pipeline.kafka.records import Headers, Output, Place, size_of
-from pipeline.kafka.transactional_producer import TransactionalProducer
+from pipeline.kafka.transactional_producer import TransactionalProducer, said_plainly
 from pipeline.replay.letters import (
     Letter,
     LetterPlace,
@@ -190,10 +187,8 @@ def _record(source: Source, cause: Cause, target: Place) -> Output:
 
 
 def _kafka(call: Callable[[], None]) -> None:
-    try:
-        call()
-    except KafkaException as exception:
-        error = kafka_error(exception)
-        if error.fatal():
-            raise FencedError("another replay has begun and goes on with what is left") from exception
-        raise BrokerDownError(f"{error.str()}; repeat it: nothing is sent twice") from exception
+    said_plainly(
+        call,
+        fenced="another replay has begun and goes on with what is left",
+        down="repeat it: nothing is sent twice",
+    )

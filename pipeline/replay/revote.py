@@ -16,16 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaException
-
-from pipeline.errors import BrokerDownError, DecodeError, FencedError
+from pipeline.errors import DecodeError
 from pipeline.events import Kind, Opened, Result, Sample, Status
 from pipeline.fitting import fitted
-from pipeline.kafka.clients import kafka_error, value_of
+from pipeline.kafka.clients import value_of
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.read_back import read_back
 from pipeline.kafka.records import Output, result_identity
-from pipeline.kafka.transactional_producer import TransactionalProducer
+from pipeline.kafka.transactional_producer import TransactionalProducer, said_plainly
 from pipeline.replay.published import published
 from pipeline.replay.recast import Recast, counted, recast
 from pipeline.replay.revote_policy import RevotePolicy
@@ -190,10 +188,8 @@ class Revote:
 
 
 def _kafka(call: Callable[[], None]) -> None:
-    try:
-        call()
-    except KafkaException as exception:
-        error = kafka_error(exception)
-        if error.fatal():
-            raise FencedError("another revote has begun and goes on with what is left") from exception
-        raise BrokerDownError(f"{error.str()}; repeat it: nothing is published twice") from exception
+    said_plainly(
+        call,
+        fenced="another revote has begun and goes on with what is left",
+        down="repeat it: nothing is published twice",
+    )
