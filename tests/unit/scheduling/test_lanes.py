@@ -89,12 +89,13 @@ def test_the_past_neither_buys_nor_costs_a_lane_more_than_one_round(
 
 @settings(deadline=None)
 @given(steps=readiness, cost=st.integers(SAVED // 8, SAVED))
-def test_a_lane_that_was_idle_for_a_round_is_served_next_and_as_often_as_its_quota(
+def test_a_lane_that_was_idle_for_long_is_served_next_and_as_often_as_its_quota(
     steps: list[set[int]], cost: int
 ) -> None:
+    """The others first use up what they have saved, a round or less; then it has saved its own."""
     turns = DeficitRoundRobin(QUOTAS)
     for ready in steps:
         served(turns, ready, cost)
-    for _ in range(8 * SAVED // cost):
+    for _ in range(24 * SAVED // cost):
         served(turns, set(EVERY) - {0}, cost)
     assert [served(turns, set(EVERY), cost) for _ in range(QUOTAS[0])] == [0] * QUOTAS[0]
