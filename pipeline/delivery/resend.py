@@ -12,7 +12,7 @@ So what one command has asked for, the next one finds waiting or ended, and does
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pipeline.delivery.asked import ASKED
@@ -28,13 +28,10 @@ from pipeline.delivery.history import (
 from pipeline.delivery.schedule import send_again
 from pipeline.events import Delivery, DeliveryState
 from pipeline.kafka.codec import Codec
-from pipeline.kafka.records import Output, size_of
-from pipeline.kafka.transactional_producer import TransactionalProducer, said_plainly
+from pipeline.kafka.command_writer import CommandWriter, Unit
+from pipeline.kafka.records import Output
 from pipeline.settings import Settings
 from pipeline.topics import DELIVERIES
-
-_MOST_RECORDS, _MOST_BYTES = 100, 4 * 1024 * 1024
-"""Of one transaction, so that it ends well before its time-out."""
 
 Change = Callable[[Delivery], Delivery]
 
@@ -118,18 +115,15 @@ class Resend:
             FencedError: another command has begun; what this one has asked for is asked for.
             BrokerDownError: Kafka is away; repeat it.
         """
-        producer = self._producer()
-        try:
-            _kafka(producer.fence)
+        with self._writer() as writer:
             made = self.plan(selection, limit)
             now = self._now_ms()
             changes: dict[RecordPlace, Change] = {
                 item.kept.place: lambda delivery: send_again(delivery, now) for item in made.sendable
             }
-            self._write(producer, changes, told)
+            for sent in writer.write(self._records(changes)):
+                told(sent)
             return made
-        finally:
-            producer.close()
 
     def enable(self, endpoint: str) -> int:
         """Let a disabled endpoint be tried again; returns on how many shards it was disabled.
@@ -138,59 +132,31 @@ class Resend:
             FencedError: another command has begun; this can be repeated.
             BrokerDownError: Kafka is away; repeat it.
         """
-        producer = self._producer()
-        try:
-            _kafka(producer.fence)
+        with self._writer() as writer:
             known = endpoints(self._found().values()).get(endpoint_named(endpoint))
             places = [known.newest[shard].place for shard in known.disabled] if known else []
-            self._write(producer, dict.fromkeys(places, self._enabled), lambda _: None)
+            for _ in writer.write(self._records(dict.fromkeys(places, self._enabled))):
+                pass
             return len(places)
-        finally:
-            producer.close()
 
     def _enabled(self, delivery: Delivery) -> Delivery:
         """The record again, which now says that its endpoint is well, and is newer than what it said before."""
         return replace(delivery, failing_since=None, updated_at=max(self._now_ms(), delivery.updated_at + 1))
 
-    def _producer(self) -> TransactionalProducer:
-        return TransactionalProducer(self._settings, f"{self._settings.app}-deliveries")
+    def _writer(self) -> CommandWriter:
+        return CommandWriter(
+            self._settings,
+            "deliveries",
+            fenced="another command writes to deliveries; repeat this one",
+            down="repeat it: nothing is asked for twice",
+        )
 
     def _found(self) -> dict[str, Kept]:
         return newest(read_records(self._settings, self._codec))
 
-    def _write(
-        self,
-        producer: TransactionalProducer,
-        changes: Mapping[RecordPlace, Change],
-        told: Callable[[int], None],
-    ) -> None:
-        done = 0
-        for outputs in self._transactions(changes):
-            _kafka(lambda outputs=outputs: producer.commit(outputs))
-            done += len(outputs)
-            told(done)
-
-    def _transactions(self, changes: Mapping[RecordPlace, Change]) -> Iterator[Sequence[Output]]:
+    def _records(self, changes: Mapping[RecordPlace, Change]) -> Iterator[Unit]:
         """The bodies are read a second time instead of all being held."""
-        outputs: list[Output] = []
-        size = 0
         for place, delivery in read_records(self._settings, self._codec) if changes else ():
-            if (change := changes.get(place)) is None:
-                continue
-            value = self._codec.encode(change(delivery))
-            out = Output(DELIVERIES, place[0], delivery.delivery_id.encode(), value, (), ASKED)
-            outputs.append(out)
-            size += size_of(out.key, out.value, out.headers)
-            if len(outputs) >= _MOST_RECORDS or size >= _MOST_BYTES:
-                yield outputs
-                outputs, size = [], 0
-        if outputs:
-            yield outputs
-
-
-def _kafka(call: Callable[[], None]) -> None:
-    said_plainly(
-        call,
-        fenced="another command writes to deliveries; repeat this one",
-        down="repeat it: nothing is asked for twice",
-    )
+            if (change := changes.get(place)) is not None:
+                value = self._codec.encode(change(delivery))
+                yield (Output(DELIVERIES, place[0], delivery.delivery_id.encode(), value, (), ASKED),)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -20,38 +18,12 @@ from pipeline.events import Callback, Delivery, DeliveryState, ErrorInfo
 from pipeline.ids import new_request_id
 from pipeline.telemetry import now_ms
 from pipeline.topics import DELIVERIES, shard_of
-from tests.e2e.commands import PATIENCE, environment, tallystream
+from tests.e2e.commands import tallystream
 from tests.integration.asker import Asker
+from tests.integration.killed import environment_of, killed_before_each_call
 from tests.integration.running import Running
 
 pytestmark = pytest.mark.integration
-
-KILLED_AT = """
-import os, signal, sys
-from pipeline.delivery import resend
-from pipeline.kafka import transactional_producer as module
-
-resend._MOST_RECORDS = 1
-left = int(sys.argv.pop(1))
-once, make, made = module.repeat, module.transactional_producer, []
-
-def remembered(*arguments):
-    made.append(make(*arguments))
-    return made[-1]
-
-def repeat(call, until):
-    global left
-    left -= 1
-    if left == 0:
-        made[-1].flush(30)
-        os.kill(os.getpid(), signal.SIGKILL)
-    once(call, until)
-
-module.repeat, module.transactional_producer = repeat, remembered
-from pipeline.cli import main
-main()
-"""
-"""The command, killed before the nth call that a transaction makes; what was produced is in the log then."""
 
 
 class Hook:
@@ -97,15 +69,6 @@ def hook() -> Iterator[Hook]:
     made.server.server_close()
 
 
-def env(asker: Asker) -> dict[str, str]:
-    settings = asker.settings
-    return environment(
-        TALLYSTREAM_BOOTSTRAP=settings.bootstrap,
-        TALLYSTREAM_APP=settings.app,
-        TALLYSTREAM_SHARDS=str(settings.shards),
-    )
-
-
 def ends(asker: Asker, state: DeliveryState) -> dict[str, Delivery]:
     """Deliveries that ended so, by request."""
     return {d.request_id: d for d in asker.of(Delivery) if d.state is state}
@@ -125,28 +88,28 @@ def test_what_failed_is_sent_again_with_its_id_and_body_and_not_a_third_time(
     found = tallystream(
         *("deliveries", "list", "--json", "--state", "failed", "--request", request),
         *("--endpoint", hook.url, "--code", "gone", "--since", "1h"),
-        env=env(asker),
+        env=environment_of(asker.settings),
     )
     assert found.returncode == 0, found.stderr
     (entry,) = map(json.loads, found.stdout.splitlines())
     assert (entry["delivery_id"], entry["attempt"], entry["endpoint"]) == (name, 1, hook.name)
 
     hook.status = 204
-    dry = tallystream("deliveries", "resend", name, env=env(asker))
+    dry = tallystream("deliveries", "resend", name, env=environment_of(asker.settings))
     assert (dry.returncode, "add --apply" in dry.stderr) == (0, True), dry.stderr
-    first = tallystream("deliveries", "resend", name, "--apply", env=env(asker))
+    first = tallystream("deliveries", "resend", name, "--apply", env=environment_of(asker.settings))
     assert (first.returncode, "1 delivery to be sent again" in first.stderr) == (0, True), first.stderr
     [delivered] = ended(asker, [request], DeliveryState.DELIVERED)
     assert (delivered.delivery_id, delivered.attempt) == (name, 2)
     assert (hook.came, len(hook.bodies[name])) == ({name: 2}, 1)
 
-    again = tallystream("deliveries", "resend", name, "nobody", "--apply", env=env(asker))
+    again = tallystream("deliveries", "resend", name, "nobody", "--apply", env=environment_of(asker.settings))
     assert again.returncode == 1, again.stderr
     assert "0 deliveries to be sent again, 1 need not be, not there: nobody" in again.stderr
-    shown = tallystream("deliveries", "show", name, env=env(asker))
+    shown = tallystream("deliveries", "show", name, env=environment_of(asker.settings))
     assert shown.returncode == 0, shown.stderr
     assert all(text in shown.stdout for text in (hook.url, request, "gone 410", "tallystream.result.done"))
-    missing = tallystream("deliveries", "show", "nobody", env=env(asker))
+    missing = tallystream("deliveries", "show", "nobody", env=environment_of(asker.settings))
     assert (missing.returncode, "deliveries list" in missing.stderr) == (1, True)
     other = asker.ask(callback=Callback(hook.url))
     ended(asker, [other], DeliveryState.DELIVERED)
@@ -162,22 +125,11 @@ def test_a_resend_killed_before_each_of_its_calls_sends_each_once(
     os.kill(
         running.supervisor.pids["webhook-0"], signal.SIGKILL
     )  # so that some are read back, and some heard of
-    kills = 0
-    while True:
-        run = subprocess.run(
-            [
-                *(sys.executable, "-c", KILLED_AT, str(kills + 1), "deliveries", "resend", "--apply"),
-                *("--endpoint", hook.name),
-            ],
-            env=env(asker),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        if run.returncode != -9:
-            break
-        kills += 1
+    run, kills = killed_before_each_call(
+        *("deliveries", "resend", "--apply", "--endpoint", hook.name),
+        env=environment_of(asker.settings),
+        lot=1,
+    )
     assert run.returncode == 0, run.stderr
     assert kills >= 2, "killed before begin and before commit"
     ended(asker, ids, DeliveryState.DELIVERED)
@@ -202,21 +154,23 @@ def test_a_disabled_endpoint_is_remembered_over_a_kill_and_enabled_again(
     }
     assert not hook.came
 
-    listed = tallystream("deliveries", "endpoints", "--json", env=env(asker))
+    listed = tallystream("deliveries", "endpoints", "--json", env=environment_of(asker.settings))
     assert listed.returncode == 0, listed.stderr
     told = next(e for e in map(json.loads, listed.stdout.splitlines()) if e["endpoint"] == hook.name)
     assert (told["disabled"], told["failed"], told["failing_since"]) == (True, shards + 4, 1_000)
-    table = tallystream("deliveries", "endpoints", env=env(asker))
+    table = tallystream("deliveries", "endpoints", env=environment_of(asker.settings))
     assert "disabled" in table.stdout
-    again = tallystream("deliveries", "resend", "--endpoint", hook.url, "--apply", env=env(asker))
+    again = tallystream(
+        "deliveries", "resend", "--endpoint", hook.url, "--apply", env=environment_of(asker.settings)
+    )
     assert (again.returncode, "endpoints --enable" in again.stderr) == (1, True), again.stderr
 
-    enabled = tallystream("deliveries", "endpoints", "--enable", hook.url, env=env(asker))
+    enabled = tallystream("deliveries", "endpoints", "--enable", hook.url, env=environment_of(asker.settings))
     assert enabled.returncode == 0, enabled.stderr
-    twice = tallystream("deliveries", "endpoints", "--enable", hook.name, env=env(asker))
+    twice = tallystream("deliveries", "endpoints", "--enable", hook.name, env=environment_of(asker.settings))
     assert (twice.returncode, "is not disabled" in twice.stderr) == (1, True), twice.stderr
     by_code = ["--endpoint", hook.name, "--code", "endpoint_disabled"]
-    sent = tallystream("deliveries", "resend", *by_code, "--apply", env=env(asker))
+    sent = tallystream("deliveries", "resend", *by_code, "--apply", env=environment_of(asker.settings))
     assert sent.returncode == 0, sent.stderr
     ended(asker, ids, DeliveryState.DELIVERED)
     assert {hook.came[d.delivery_id] for d in refused} == {1}
