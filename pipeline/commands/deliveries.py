@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import time
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from pipeline.commands.console import connected_settings, err, out
-from pipeline.commands.dead_letters import when
+from pipeline.commands.console import connected_settings, err, out, print_json
 from pipeline.commands.deliveries_view import (
     body_text,
     delivery_object,
@@ -20,6 +17,7 @@ from pipeline.commands.deliveries_view import (
     plan_table,
     record_view,
 )
+from pipeline.commands.moments import period
 from pipeline.delivery.history import Kept, Selection, endpoints, newest, read_records
 from pipeline.delivery.resend import Plan, Resend
 from pipeline.events import DeliveryState
@@ -74,7 +72,7 @@ def list_deliveries(
     shown = found[:limit]
     if as_json:
         for kept in shown:
-            _print_json(delivery_object(kept))
+            print_json(delivery_object(kept))
     elif shown:
         out.print(delivery_table(shown))
     err.print(f"{len(shown)} of {_count(len(found))}", style="dim")
@@ -168,7 +166,7 @@ def list_endpoints(
     found = list(endpoints(_read().values()).values())
     if as_json:
         for endpoint in found:
-            _print_json(endpoint_object(endpoint))
+            print_json(endpoint_object(endpoint))
     elif found:
         out.print(endpoint_table(found))
     disabled = sum(bool(endpoint.disabled) for endpoint in found)
@@ -190,12 +188,7 @@ def _selection(
     since: str | None,
     until: str | None,
 ) -> Selection:
-    now = time.time()
-    times = [
-        None if text is None else when(text, now, option)
-        for text, option in ((since, "--since"), (until, "--until"))
-    ]
-    return Selection(ids, state, endpoint, request, code, *times)
+    return Selection(ids, state, endpoint, request, code, *period(since, until))
 
 
 def _report(plan: Plan, *, applied: bool) -> None:
@@ -212,10 +205,6 @@ def _report(plan: Plan, *, applied: bool) -> None:
         err.print("enable an endpoint first: deliveries endpoints --enable HOST:PORT", style="dim")
     if sendable and not applied:
         err.print("this was a dry run: add --apply to send", style="dim")
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    out.print(json.dumps(value, ensure_ascii=False), markup=False, soft_wrap=True)
 
 
 def _count(number: int) -> str:

@@ -11,8 +11,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.commands.dead_letters import cell, time_of
-from pipeline.commands.show import one_line
+from pipeline.commands.moments import time_of
+from pipeline.commands.show import cell, grid, one_line
 from pipeline.delivery.history import Endpoint, Kept
 from pipeline.delivery.resend import Planned
 from pipeline.events import Delivery, DeliveryState
@@ -123,11 +123,7 @@ def endpoint_object(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _grid(*names: str) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in names:
-        right = name in ("tries", "pending", "delivered", "failed")
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
-    return table
+    return grid(*names, right=("tries", "pending", "delivered", "failed"))
 
 
 def _state(delivery: Delivery) -> Text:
