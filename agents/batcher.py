@@ -143,7 +143,11 @@ class Batcher(PartitionWorker):
         for lane in sorted({lane for lane, _ in groups}):
             sized = ((group, _size(group)) for group_lane, group in groups if group_lane == lane)
             for batch in pack(
-                sized, max_groups=limits.max_batch, max_bytes=limits.max_bytes, max_tasks=MOST_TASKS_IN_BATCH
+                sized,
+                max_groups=limits.max_batch,
+                max_bytes=limits.max_bytes,
+                max_tasks=MOST_TASKS_IN_BATCH,
+                max_tokens=limits.max_tokens,
             ):
                 head = batch[0]
                 batch_id = f"{head.request_id}:{head.run}:{head.tasks[0].sample_index}"

@@ -23,12 +23,12 @@ from pipeline.errors import DecodeError, TallystreamError
 from pipeline.events import Batch, Event, Progress, Sample
 from pipeline.fitting import fitted_sample
 from pipeline.kafka.codec import Codec
+from pipeline.kafka.company import worth_waiting
 from pipeline.kafka.connect import make_codec
 from pipeline.kafka.crash_journal import CrashJournal
 from pipeline.kafka.dead_letters import Source, dead_letter, decode_record
 from pipeline.kafka.progress import ProgressWriter, TokenStream
 from pipeline.kafka.records import Finished, Output, Place
-from pipeline.kafka.transactional_producer import worth_waiting
 from pipeline.kafka.transactions import TransactionalConsumer, place_of
 from pipeline.kafka.watchdog import watched
 from pipeline.ledger import Ledger
@@ -55,7 +55,10 @@ class Worker:
         self._settings, self._codec, self._engine, self._journal = settings, codec, engine, journal
         self._ledger = ledger
         self._name = f"{settings.app}-worker-{settings.slot}"
-        self._desk = TaskDesk(settings.worker.quotas)
+        lanes = settings.worker
+        self._desk = TaskDesk(
+            lanes.quotas, max_lane_wait=lanes.max_lane_wait, tenant_weights=lanes.tenant_weights
+        )
         self._ended: SimpleQueue[Completion] = SimpleQueue()
         self._parked: list[tuple[Output, Finished]] = []
         self._publish_at = 0.0

@@ -20,6 +20,7 @@ from pipeline.commands.cancel import cancel
 from pipeline.commands.chaos import chaos
 from pipeline.commands.console import err
 from pipeline.commands.dead_letters import dead_letters
+from pipeline.commands.deliveries import deliveries
 from pipeline.commands.demo import demo
 from pipeline.commands.doctor import doctor
 from pipeline.commands.explain import explain
@@ -53,6 +54,7 @@ app.command()(bench)
 app.command()(doctor)
 app.add_typer(topics, name="topics")
 app.add_typer(dead_letters, name="dead-letters")
+app.add_typer(deliveries, name="deliveries")
 
 
 @app.command()

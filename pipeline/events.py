@@ -423,7 +423,12 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One callback and where it stands; ``body`` is made once and sent unchanged at every attempt."""
+    """One callback and where it stands; ``body`` is made once and sent unchanged at every attempt.
+
+    Attributes:
+        attempts_before: of ``attempt``, those made before it was last sent again; the schedule begins after them.
+        failing_since: since when its endpoint has taken nothing, as known after the last attempt.
+    """
 
     delivery_id: str
     request_id: str
@@ -440,6 +445,8 @@ class Delivery:
     body: bytes
     status_code: int | None = None
     error: ErrorInfo | None = None
+    attempts_before: int = 0
+    failing_since: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

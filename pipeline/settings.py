@@ -25,6 +25,7 @@ def _default_home() -> Path:
 
 
 _Quota = Annotated[int, Field(ge=1)]
+_Weight = Annotated[int, Field(ge=1, le=1000)]
 
 
 class EngineName(StrEnum):
@@ -51,6 +52,11 @@ class BatchingSettings(BaseModel):
     max_wait_ms: int = Field(100, ge=0, description="from the first request, where that fills the batch")
     burst_wait_ms: int = Field(10, ge=0, description="the same when requests come ten times as fast as usual")
     max_bytes: int = Field(900_000, ge=10_000, description="encoded size of one batch record")
+    max_tokens: int = Field(
+        65_536,
+        ge=1,
+        description="of all samples of one batch, each at its longest; a larger request goes alone",
+    )
 
 
 class LimitSettings(BaseModel):
@@ -130,6 +136,12 @@ class WorkerSettings(BaseModel):
 
     quotas: tuple[_Quota, _Quota, _Quota, _Quota, _Quota, _Quota] = (4, 3, 2, 1, 1, 1)
     prefetch: int = Field(4, ge=1, description="batches of one lane held unserved")
+    max_lane_wait: float = Field(
+        60.0, gt=0, description="of a lane's oldest sample; then the lane has turns beside its quota"
+    )
+    tenant_weights: dict[str, _Weight] = Field(
+        default_factory=dict[str, int], description="within a lane; who is not named has 1"
+    )
 
 
 class WindowSettings(BaseModel):
@@ -146,7 +158,17 @@ class WebhookSettings(BaseModel):
     jitter: float = Field(0.1, ge=0, le=1)
     attempt_timeout: float = Field(15.0, gt=0)
     per_endpoint: int = Field(4, ge=1, description="attempts at one endpoint at once")
+    per_endpoint_rate: float = Field(
+        0.0, ge=0, description="attempts that begin at one endpoint in a second, at most; 0: no limit"
+    )
     total: int = Field(64, ge=1, description="attempts in all at once")
+    breaker_failures: int = Field(
+        5, ge=0, description="in a row, after which an endpoint is only probed; 0: never"
+    )
+    breaker_wait: float = Field(30.0, gt=0, description="from a failure to the next probe")
+    disable_after: float = Field(
+        432_000.0, ge=0, description="of nothing but failures, then an endpoint gets nothing more; 0: never"
+    )
     allow_private: bool = Field(False, description="callbacks to loopback and private networks")
     allowed_ports: tuple[int, ...] = Field((), description="empty: every port")
     secrets_file: Path | None = Field(None, description="JSON object of secret_id to whsec_… secrets")

@@ -26,6 +26,7 @@ class Effort:
         votes: of 40 samples, decided one after another.
         engine_models: what the engine is measured on.
         engine_tasks: answers that are drawn in a comparison of engines.
+        simulated: seconds of an engine's life that are played through, not waited for.
     """
 
     repeats: int = 3
@@ -44,6 +45,7 @@ class Effort:
     votes: int = 300
     engine_models: tuple[str, ...] = ("model", "tiny")
     engine_tasks: int = 64
+    simulated: float = 900.0
 
 
 def full(repeats: int | None = None) -> Effort:
@@ -69,4 +71,5 @@ def quick(repeats: int | None = None) -> Effort:
         votes=3,
         engine_models=("tiny",),
         engine_tasks=2,
+        simulated=60.0,
     )

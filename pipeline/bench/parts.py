@@ -18,6 +18,7 @@ PARTS: Final[Mapping[str, str]] = {
     "pipeline": "pipeline.bench.pipeline_part",
     "fusion": "pipeline.bench.fusion_part",
     "engine": "pipeline.bench.engine_part",
+    "scheduling": "pipeline.bench.scheduling_part",
 }
 """Each part's module, loaded when it is asked for; its ``MEASURES`` maps a name to a ``Measure``."""
 

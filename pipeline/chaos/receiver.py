@@ -29,10 +29,14 @@ class FaultyReceiver(Receiver):
         self._received: defaultdict[str, list[Reception]] = defaultdict(list)
 
     def agent_environment(self) -> dict[str, str]:
-        return super().agent_environment() | {
-            "TALLYSTREAM_WEBHOOK__RETRY_SCHEDULE": _SCHEDULE,
-            "TALLYSTREAM_WEBHOOK__ATTEMPT_TIMEOUT": str(ATTEMPT_TIMEOUT),
-        }
+        return (
+            super().agent_environment()
+            | {
+                "TALLYSTREAM_WEBHOOK__RETRY_SCHEDULE": _SCHEDULE,
+                "TALLYSTREAM_WEBHOOK__ATTEMPT_TIMEOUT": str(ATTEMPT_TIMEOUT),
+                "TALLYSTREAM_WEBHOOK__BREAKER_WAIT": "0.5",  # well below the schedule: nothing is given up for waiting
+            }
+        )
 
     def received(self) -> Mapping[str, Sequence[Reception]]:
         """All callbacks with a good signature, by webhook-id."""

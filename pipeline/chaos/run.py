@@ -21,6 +21,7 @@ from pipeline.chaos.evidence import Disturbance, Evidence
 from pipeline.chaos.faults import PATIENCE, Injected, Injector
 from pipeline.chaos.findings import summarised
 from pipeline.chaos.guarantees import VICTIMS
+from pipeline.chaos.history import keep_history
 from pipeline.chaos.load import Load
 from pipeline.chaos.options import Options, Progress
 from pipeline.chaos.receiver import FaultyReceiver
@@ -134,6 +135,7 @@ def _fresh_kafka(
             settings = settings.model_copy(update={"replication": options.brokers})
         settings = settings.model_copy(update={"bootstrap": bootstrap})
         create_topics(settings)
+        keep_history(settings)
         try:
             yield broker, settings
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
@@ -21,6 +22,11 @@ err = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() el
 def say(line: str) -> None:
     """One line about what goes on, on stderr, so that stdout stays for answers."""
     err.print(line, style="dim", markup=False, soft_wrap=True)
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """One JSON object on a line of stdout."""
+    out.print(json.dumps(value, ensure_ascii=False), markup=False, soft_wrap=True)
 
 
 def connected_settings(**overrides: Any) -> Settings:

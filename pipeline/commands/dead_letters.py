@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
 import typer
 from rich.table import Table
-from rich.text import Text
 
-from pipeline.commands.console import connected_settings, err, out
-from pipeline.commands.show import one_line
+from pipeline.commands.console import connected_settings, err, out, print_json
+from pipeline.commands.moments import period, time_of
+from pipeline.commands.show import cell, grid, one_line
 from pipeline.errors import DecodeError
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
@@ -26,7 +23,6 @@ from pipeline.replay.resend import Plan, Planned, Replay
 
 dead_letters = typer.Typer(help="Records that could not be handled.", no_args_is_help=True)
 
-_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _DUMPED = 4_096
 """Bytes of a value that is not readable; more helps nobody in a terminal."""
 
@@ -65,7 +61,7 @@ def list_letters(
     shown = found[:limit]
     if as_json:
         for letter in shown:
-            out.print(json.dumps(_object(letter), ensure_ascii=False), markup=False, soft_wrap=True)
+            print_json(_object(letter))
     elif shown:
         out.print(_table(shown))
     replayed = sum(letter.replayed_at is not None for letter in found)
@@ -142,36 +138,33 @@ def _report(plan: Plan, *, applied: bool) -> None:
 
 
 def _plan_table(items: Sequence[Planned]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in ("id", "code", "key", "from", "to"):
-        table.add_column(name, overflow="fold")
+    table = grid("id", "code", "key", "from", "to")
     for item in items:
         to = f"{item.target[0]}[{item.target[1]}]" if item.target else f"— {item.reason}"
         letter = item.letter
         cells = letter.id, letter.cause.code, _key(letter.key), letter.origin, to
-        table.add_row(*map(_cell, cells))
+        table.add_row(*map(cell, cells))
     return table
 
 
 def _table(found: Sequence[Letter]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in ("id", "parked", "code", "stage", "from", "key", "bytes", "tries", "replayed", "message"):
-        table.add_column(name, justify="right" if name in ("bytes", "tries") else "left", overflow="fold")
+    names = ("id", "parked", "code", "stage", "from", "key", "bytes", "tries", "replayed", "message")
+    table = grid(*names, right=("bytes", "tries"))
     for letter in found:
         cause = letter.cause
         cells = (
             letter.id,
-            _time(letter.parked_at),
+            time_of(letter.parked_at),
             cause.code,
             cause.stage,
             letter.origin,
             _key(letter.key),
             f"{letter.size:,}",
             str(cause.attempts),
-            "" if letter.replayed_at is None else _time(letter.replayed_at),
+            "" if letter.replayed_at is None else time_of(letter.replayed_at),
             one_line(cause.message, 80),
         )
-        table.add_row(*map(_cell, cells))
+        table.add_row(*map(cell, cells))
     return table
 
 
@@ -179,16 +172,16 @@ def _show(letter: Letter, source: Source, codec: Codec) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     facts = {
         "id": letter.id,
-        "parked": _time(letter.parked_at),
-        "replayed": "no" if letter.replayed_at is None else _time(letter.replayed_at),
-        "first seen": _time(letter.cause.first_seen),
+        "parked": time_of(letter.parked_at),
+        "replayed": "no" if letter.replayed_at is None else time_of(letter.replayed_at),
+        "first seen": time_of(letter.cause.first_seen),
     }
     for name, text in facts.items():
         table.add_row(name, text)
     for name, value in source.headers:
         style = "cyan" if name.startswith(PREFIX) else None
-        table.add_row(_cell(name), _cell("null" if value is None else _text(value)), style=style)
-    table.add_row("key", _cell("null" if source.key is None else _text(source.key)))
+        table.add_row(cell(name), cell("null" if value is None else _text(value)), style=style)
+    table.add_row("key", cell("null" if source.key is None else _text(source.key)))
     out.print(table)
     out.print()
     out.print(_value(source.value, codec), markup=False, soft_wrap=True)
@@ -248,43 +241,7 @@ def _selection(
     since: str | None,
     until: str | None,
 ) -> Selection:
-    now = time.time()
-    times = [
-        None if text is None else when(text, now, option)
-        for text, option in ((since, "--since"), (until, "--until"))
-    ]
-    return Selection(code, stage, topic, key, *times)
-
-
-def when(text: str, now: float, option: str) -> int:
-    """A time in ms: so long ago (2h, 7d), or an ISO time, which is UTC unless it says otherwise.
-
-    Args:
-        now: seconds since 1970-01-01 UTC.
-
-    Raises:
-        typer.BadParameter: it is neither.
-    """
-    if match := re.fullmatch(r"(\d{1,9})([smhd])", text):
-        return max(round((now - int(match[1]) * _UNITS[match[2]]) * 1000), 1)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(
-            f"{text!r} is no time; write 2h, 7d or 2026-05-01T12:00 (UTC)", param_hint=option
-        ) from None
-    return max(round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000), 1)
-
-
-def _cell(text: str) -> Text:
-    """What others wrote, shown as it is: no markup and no control characters."""
-    return Text("".join(char if char.isprintable() else "\ufffd" for char in text))
-
-
-def _time(ms: int) -> str:
-    if ms <= 0:
-        return "—"
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(" ", "seconds").removesuffix("+00:00")
+    return Selection(code, stage, topic, key, *period(since, until))
 
 
 def _key(key: bytes | None) -> str:

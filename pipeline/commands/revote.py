@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.commands.console import connected_settings, err, out
-from pipeline.commands.dead_letters import when
+from pipeline.commands.moments import when
 from pipeline.commands.show import one_line
 from pipeline.events import Result
 from pipeline.kafka.connect import make_codec

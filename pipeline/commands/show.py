@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
@@ -21,6 +23,19 @@ _COLOURS = {
 
 def status_text(status: Status) -> Text:
     return Text(status.value, style=_COLOURS.get(status, "dim"))
+
+
+def cell(text: str) -> Text:
+    """What others wrote, shown as it is: no markup and no control characters."""
+    return Text("".join(char if char.isprintable() else "\ufffd" for char in text))
+
+
+def grid(*names: str, right: Collection[str] = ()) -> Table:
+    """A table without lines; the columns in ``right`` hold numbers."""
+    table = Table(box=None, pad_edge=False)
+    for name in names:
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    return table
 
 
 def one_line(text: str, width: int) -> str:

@@ -2,7 +2,7 @@
 
 A result's offset and its ``pending`` delivery are one transaction, each attempt's outcome is one more; so after
 a crash every pending delivery is found in ``deliveries``, and what was sent but not recorded is sent again with
-the same id.
+the same id. `pipeline.delivery.asked` brings what people wrote there meanwhile.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from queue import SimpleQueue
 
 from confluent_kafka import Message
 
+from pipeline.delivery.asked import Asked
 from pipeline.delivery.dispatcher import Dispatcher
+from pipeline.delivery.guard import endpoint_of
 from pipeline.delivery.payload import new_delivery
+from pipeline.delivery.standing import Standing, told_by
 from pipeline.errors import DecodeError, PoisonRecordError, RecordTooLargeError
 from pipeline.events import Delivery, DeliveryState, Result
 from pipeline.kafka.clients import value_of
@@ -49,6 +52,25 @@ class Recorded:
     durable: asyncio.Future[None]
 
 
+@dataclass(frozen=True, slots=True)
+class Last:
+    """What the newest record of a delivery says, without its body."""
+
+    state: DeliveryState
+    attempt: int
+    attempts_before: int
+
+    @classmethod
+    def of(cls, delivery: Delivery) -> Last:
+        return cls(delivery.state, delivery.attempt, delivery.attempts_before)
+
+    def follows(self, made: Delivery) -> bool:
+        """Whether this was written with, or after, an outcome; one that was given up has no attempt of its own."""
+        if self.attempt != made.attempt:
+            return self.attempt > made.attempt
+        return self.state is made.state or self.attempts_before > made.attempts_before
+
+
 class DeliveryLog:
     """The Kafka half: reads results, writes deliveries. Runs on a thread of its own."""
 
@@ -71,6 +93,7 @@ class DeliveryLog:
         self._consumer = TransactionalConsumer(
             settings, role="webhook", topics=[RESULTS], listener=self, look=codec.look
         )
+        self._asked = Asked(settings)
 
     async def record(self, delivery: Delivery) -> None:
         """Return when the outcome of an attempt is durable; called on the event loop."""
@@ -85,6 +108,8 @@ class DeliveryLog:
         try:
             while not stop.is_set():
                 self._take_all(self._consumer.poll(_POLL))
+                for message in self._asked.poll():
+                    self._take_asked(message)
                 if self._has_records() or time.monotonic() > progress_at:
                     self._publish()
                     progress_at = time.monotonic() + _PROGRESS_EVERY
@@ -92,25 +117,31 @@ class DeliveryLog:
         finally:
             self._publish()
             self._consumer.close()
+            self._asked.close()
 
     def assigned(self, places: Sequence[Place]) -> None:
         """Take up what earlier owners left pending."""
-        attempts: dict[str, int] = {}
+        last: dict[str, Last] = {}
         pending: dict[str, Delivery] = {}
+        told: dict[str, Standing] = {}
+        starts = {shard: 0 for _, shard in places}
         for message in read_back(self._settings, [(DELIVERIES, shard) for _, shard in places]):
-            try:
-                event = self._codec.decode(value_of(message))
-            except DecodeError:
-                continue  # somebody else's record
-            if not isinstance(event, Delivery):
+            starts[message.partition() or 0] = (message.offset() or 0) + 1
+            event = self._delivery_of(message)
+            if event is None:
                 continue
-            attempts[event.delivery_id] = event.attempt
+            last[event.delivery_id] = Last.of(event)
             if event.state is DeliveryState.PENDING:
                 pending[event.delivery_id] = event
             else:
                 pending.pop(event.delivery_id, None)
+            endpoint, standing = endpoint_of(event.url), told_by(event)
+            if standing is not None and (endpoint not in told or told[endpoint].as_of <= standing.as_of):
+                told[endpoint] = standing
+        self._asked.follow(starts)
         # A transaction that nobody answered may have been committed.
-        self._settle(lambda made: made.attempt <= attempts.get(made.delivery_id, -1))
+        self._settle(lambda made: made.delivery_id in last and last[made.delivery_id].follows(made))
+        self._loop.call_soon_threadsafe(self._sender.learn, told)
         for delivery in pending.values():
             self._submit(delivery)
         self._loop.call_soon_threadsafe(self._sender.resume)
@@ -133,6 +164,7 @@ class DeliveryLog:
         Whoever owns them next, perhaps this process, goes on from what is recorded.
         """
         self.rewound(places)
+        self._asked.follow({})
         shards, gone = self._settings.shards, {shard for _, shard in places}
 
         def is_gone(delivery: Delivery) -> bool:
@@ -184,6 +216,22 @@ class DeliveryLog:
             letter = dead_letter(source, error, stage="webhook", shards=shards, attempts=attempts)
             self._outputs.append(letter)
         self._finished.append(Finished(place_of(message), message.offset() or 0, 0))
+
+    def _delivery_of(self, message: Message) -> Delivery | None:
+        """None: somebody else's record."""
+        try:
+            event = self._codec.decode(value_of(message))
+        except DecodeError:
+            return None
+        return event if isinstance(event, Delivery) else None
+
+    def _take_asked(self, message: Message) -> None:
+        event = self._delivery_of(message)
+        if event is None or not self._owns(event):
+            return
+        if (standing := told_by(event)) is not None:
+            self._loop.call_soon_threadsafe(self._sender.learn, {endpoint_of(event.url): standing})
+        self._submit(event)
 
     def _has_records(self) -> bool:
         """Whether there is more to write than that results without a callback were read."""

@@ -18,6 +18,7 @@ class FairQueue:
         self._busy: Counter[str] = Counter()
         self._waiting: dict[str, OrderedDict[str, None]] = {}
         self._turns: OrderedDict[str, None] = OrderedDict()
+        self._held: set[str] = set()
 
     def push(self, endpoint: str, item: str) -> None:
         """Let an item wait at the end of its endpoint's queue."""
@@ -48,9 +49,23 @@ class FairQueue:
         self._waiting.get(endpoint, OrderedDict()).pop(item, None)
         self._offer_turn(endpoint)
 
+    def hold(self, endpoint: str) -> None:
+        """Pass an endpoint over until `release`; its items keep their order."""
+        self._held.add(endpoint)
+        self._turns.pop(endpoint, None)
+
+    def release(self, endpoint: str) -> None:
+        """Let an endpoint have its turns again."""
+        self._held.discard(endpoint)
+        self._offer_turn(endpoint)
+
+    def waiting(self, endpoint: str) -> tuple[str, ...]:
+        """The items of an endpoint that wait, in order."""
+        return tuple(self._waiting.get(endpoint, ()))
+
     def _offer_turn(self, endpoint: str) -> None:
         if not self._waiting.get(endpoint):
             self._waiting.pop(endpoint, None)
             self._turns.pop(endpoint, None)
-        elif self._busy[endpoint] < self._per_endpoint:
+        elif endpoint not in self._held and self._busy[endpoint] < self._per_endpoint:
             self._turns.setdefault(endpoint, None)

@@ -19,6 +19,19 @@ class OutcomeCode(StrEnum):
     PROTOCOL_ERROR = "protocol_error"
     FORBIDDEN_URL = "forbidden_url"
     UNKNOWN_SECRET = "unknown_secret"
+    CIRCUIT_OPEN = "circuit_open"
+    ENDPOINT_DISABLED = "endpoint_disabled"
+
+
+_NOT_SENT = frozenset(
+    (
+        OutcomeCode.FORBIDDEN_URL,
+        OutcomeCode.UNKNOWN_SECRET,
+        OutcomeCode.CIRCUIT_OPEN,
+        OutcomeCode.ENDPOINT_DISABLED,
+    )
+)
+_ANSWERED = frozenset((OutcomeCode.DELIVERED, OutcomeCode.GONE, OutcomeCode.REDIRECT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +50,24 @@ class Outcome:
     message: str = ""
     retry_after_s: float | None = None
     final: bool = False
+
+    @property
+    def sent(self) -> bool:
+        """Whether the endpoint was asked at all."""
+        return self.code not in _NOT_SENT
+
+    @property
+    def up(self) -> bool | None:
+        """Whether the endpoint is up; None when it was not asked.
+
+        A 4xx is about one URL or body: a server that says so is up, and others' callbacks to it may go.
+        429 asks for less.
+        """
+        if not self.sent:
+            return None
+        if self.code is OutcomeCode.HTTP_ERROR:
+            return self.status_code is not None and self.status_code < 500 and self.status_code != 429
+        return self.code in _ANSWERED
 
 
 def outcome_of_status(status: int, message: str, retry_after_s: float | None) -> Outcome:

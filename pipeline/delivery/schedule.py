@@ -54,7 +54,7 @@ def next_attempt_at(
     The endpoint's Retry-After can only make a wait longer: it says when not to come, not when to come.
 
     Args:
-        attempt: attempts made so far, this one counted: at least 1.
+        attempt: attempts made since it was (last) sent, this one counted: at least 1.
         jitter: in [0, 1).
     """
     if outcome.final or attempt > len(policy.schedule):
@@ -68,7 +68,7 @@ def conclude(
 ) -> Delivery:
     """The delivery after one more attempt, ready to be recorded."""
     attempt = delivery.attempt + 1
-    due = next_attempt_at(attempt, outcome, now_ms, policy, jitter)
+    due = next_attempt_at(attempt - delivery.attempts_before, outcome, now_ms, policy, jitter)
     delivered = outcome.code is OutcomeCode.DELIVERED
     undelivered = DeliveryState.FAILED if due is None else DeliveryState.PENDING
     return replace(
@@ -79,4 +79,38 @@ def conclude(
         next_due_at=due,
         status_code=outcome.status_code,
         error=None if delivered else ErrorInfo(outcome.code, outcome.message, retriable=due is not None),
+    )
+
+
+def refuse(delivery: Delivery, code: OutcomeCode, message: str, now_ms: int) -> Delivery:
+    """The delivery given up without one more attempt, ready to be recorded."""
+    return replace(
+        delivery,
+        state=DeliveryState.FAILED,
+        updated_at=now_ms,
+        next_due_at=None,
+        error=ErrorInfo(code, message),
+    )
+
+
+def give_up_at(delivery: Delivery, policy: RetryPolicy) -> int:
+    """When the last attempt of a pending delivery would be due at the latest, in milliseconds.
+
+    That is if every attempt before it failed at once. It follows from the record alone: waiting for an
+    endpoint does not make a callback's retries longer, and a restart does not begin them anew.
+    """
+    left = policy.schedule[delivery.attempt - delivery.attempts_before :]
+    return (delivery.next_due_at or 0) + round(1000 * (1 + policy.spread) * sum(left))
+
+
+def send_again(delivery: Delivery, now_ms: int) -> Delivery:
+    """The same callback, due at once, with the whole schedule before it; its id and body stay."""
+    return replace(
+        delivery,
+        state=DeliveryState.PENDING,
+        attempts_before=delivery.attempt,
+        updated_at=now_ms,
+        next_due_at=now_ms,
+        status_code=None,
+        error=None,
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from pipeline.delivery.signature import decode_secret
+from pipeline.delivery.signature import SigningKey, decode_key
 from pipeline.errors import ConfigError, UnknownSecretError
 
 ENVIRONMENT_VARIABLE = "TALLYSTREAM_WEBHOOK_SECRET"
@@ -21,7 +21,7 @@ class SecretStore:
     """The signing keys of every secret id; the first key of an id is the current one."""
 
     def __init__(self, secrets: Mapping[str, tuple[str, ...]]) -> None:
-        """Take ``whsec_…`` secrets by id.
+        """Take ``whsec_…`` secrets and ``whsk_…`` keys by id.
 
         Raises:
             ConfigError: names the id of a malformed secret, never the secret.
@@ -43,7 +43,7 @@ class SecretStore:
             secrets[DEFAULT_ID] = texts
         return cls(secrets)
 
-    def keys(self, secret_id: str) -> tuple[bytes, ...]:
+    def keys(self, secret_id: str) -> tuple[SigningKey, ...]:
         """The keys to sign with.
 
         Raises:
@@ -58,14 +58,14 @@ class SecretStore:
         return f"SecretStore(ids={sorted(self._keys)})"
 
 
-def _decode(secret_id: str, texts: tuple[str, ...]) -> tuple[bytes, ...]:
+def _decode(secret_id: str, texts: tuple[str, ...]) -> tuple[SigningKey, ...]:
     if not texts:
         raise ConfigError(f"webhook secret {secret_id!r}: the list is empty")
     try:
-        keys = tuple(decode_secret(text) for text in texts)
+        keys = tuple(decode_key(text) for text in texts)
     except ConfigError as error:
         raise ConfigError(f"webhook secret {secret_id!r}: {error.message}") from None
-    if any(not _MIN_BYTES <= len(key) <= _MAX_BYTES for key in keys):
+    if any(isinstance(key, bytes) and not _MIN_BYTES <= len(key) <= _MAX_BYTES for key in keys):
         raise ConfigError(f"webhook secret {secret_id!r}: a key has {_MIN_BYTES} to {_MAX_BYTES} bytes")
     return keys
 

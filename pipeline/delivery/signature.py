@@ -2,7 +2,8 @@
 
 Standard Webhooks, https://github.com/standard-webhooks/standard-webhooks: HMAC-SHA256 over
 ``id.timestamp.body``, base64, prefixed with ``v1,``; several signatures are separated by spaces, so a
-receiver that knows only the old or only the new secret of a rotation accepts the message.
+receiver that knows only the old or only the new secret of a rotation accepts the message. An Ed25519 key
+signs the same bytes, prefixed with ``v1a,``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ import hmac
 import re
 from collections.abc import Mapping, Sequence
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from pipeline.delivery.asymmetric import PRIVATE_PREFIX, PUBLIC_PREFIX, decode_private, decode_public, fits
 from pipeline.errors import ConfigError, SignatureError
+
+SigningKey = bytes | Ed25519PrivateKey
 
 SECRET_PREFIX = "whsec_"
 TOLERANCE_S = 300
@@ -39,19 +45,34 @@ def decode_secret(secret: str) -> bytes:
     return key
 
 
-def _signature(key: bytes, message_id: str, timestamp: str, body: bytes) -> str:
-    digest = hmac.new(key, f"{message_id}.{timestamp}.".encode() + body, hashlib.sha256).digest()
-    return "v1," + base64.b64encode(digest).decode()
+def decode_key(secret: str) -> SigningKey:
+    """What signs by a ``whsec_…`` secret (v1) or a ``whsk_…`` key (v1a).
+
+    Raises:
+        ConfigError: as `decode_secret` and `decode_private`.
+    """
+    return decode_private(secret) if secret.startswith(PRIVATE_PREFIX) else decode_secret(secret)
 
 
-def sign(keys: Sequence[bytes], message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
+def _content(message_id: str, timestamp: str, body: bytes) -> bytes:
+    return f"{message_id}.{timestamp}.".encode() + body
+
+
+def _signature(key: SigningKey, content: bytes) -> str:
+    if isinstance(key, Ed25519PrivateKey):
+        return "v1a," + base64.b64encode(key.sign(content)).decode()
+    return "v1," + base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()
+
+
+def sign(keys: Sequence[SigningKey], message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
     """The three headers of one attempt.
 
     Args:
-        keys: from `decode_secret`, the current one first.
+        keys: from `decode_key`, the current one first.
         timestamp: seconds since 1970-01-01 UTC, of this attempt and not of the first.
     """
-    signatures = [_signature(key, message_id, str(timestamp), body) for key in keys]
+    content = _content(message_id, str(timestamp), body)
+    signatures = [_signature(key, content) for key in keys]
     return {
         "webhook-id": message_id,
         "webhook-timestamp": str(timestamp),
@@ -71,7 +92,7 @@ def verify(
     Args:
         body: the bytes as they came, before any JSON parser.
         headers: of the request, in any case.
-        secrets: the ``whsec_…`` secrets that the receiver accepts.
+        secrets: the ``whsec_…`` secrets and ``whpk_…`` keys that the receiver accepts.
         now: the receiver's clock, seconds since 1970-01-01 UTC.
         tolerance: seconds that the timestamp may lie behind or ahead of ``now``.
 
@@ -90,11 +111,17 @@ def verify(
         raise SignatureError("webhook-timestamp is not a number of seconds")
     if abs(now - int(timestamp)) > tolerance:
         raise SignatureError(f"webhook-timestamp is more than {tolerance:g} s away from this clock")
-    matched = False
+    content, matched = _content(message_id, timestamp, body), False
     for secret in secrets:
-        expected = _signature(decode_secret(secret), message_id, timestamp, body).encode()
+        # No early exit: the time taken says nothing about which one fitted.
+        if secret.startswith(PUBLIC_PREFIX):
+            public = decode_public(secret)
+            for candidate in signatures:
+                scheme, _, text = candidate.partition(",")
+                matched |= scheme == "v1a" and fits(public, text, content)
+            continue
+        expected = _signature(decode_secret(secret), content).encode()
         for candidate in signatures:
-            # No early exit: the time taken says nothing about which one fitted.
             matched |= hmac.compare_digest(expected, candidate.encode())
     if not matched:
         raise SignatureError("no signature fits this body")

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,12 +29,12 @@ import structlog
 from faust.types import EventT
 
 from pipeline.errors import DependencyDownError, FencedError
+from pipeline.kafka.company import Traffic, worth_waiting
 from pipeline.kafka.dead_letters import Source
 from pipeline.kafka.fenced_sink import FencedSink
 from pipeline.kafka.passed_over import passed_over
 from pipeline.kafka.quarantine import Part, Quarantine
 from pipeline.kafka.records import Identity, Output, Place
-from pipeline.kafka.transactional_producer import worth_waiting
 from pipeline.ledger import Ledger
 from pipeline.settings import Settings
 from pipeline.telemetry import now_ms
@@ -47,6 +48,10 @@ _FIRST_WITHIN = 2.0
 EXIT_CRASHED = 70
 
 
+_traffic = Traffic()
+"""Of this process: its partitions share its processor."""
+
+
 class PartitionWorker(ABC):
     """Serves one input partition. Subclasses say what is gathered and what it leads to."""
 
@@ -57,7 +62,6 @@ class PartitionWorker(ABC):
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"sink-{place[0]}-{place[1]}")
         self._sink: FencedSink | None = None
         self._since_ms = 0
-        self._last_gathered = 0
 
     @abstractmethod
     def open_sink(self, since_ms: int) -> FencedSink:
@@ -87,7 +91,7 @@ class PartitionWorker(ABC):
                     prepared = True
                 if not self._pending:
                     self._pending = await self.gather()
-                    self._last_gathered = len(self._pending)
+                    _traffic.note(len(self._pending), time.monotonic())
                 async for part in self._handled([source_of(event) for event in self._pending], quarantine):
                     self._acknowledge(part)
             except (FencedError, DependencyDownError) as error:
@@ -135,12 +139,12 @@ class PartitionWorker(ABC):
         part.end()
 
     def company(self) -> float:
-        """Seconds that are worth waiting for more records: the more of them came together last time, the longer.
+        """Seconds that are worth waiting for more records: the more came to this process lately, the longer.
 
         Under load a transaction costs more than the records in it, so fewer and larger ones carry more; a lone
-        record waits for nothing.
+        record waits for nothing. All partitions count, since each has transactions of its own.
         """
-        return worth_waiting(self._last_gathered)
+        return worth_waiting(_traffic.lately(time.monotonic()))
 
     def queued(self, most: int) -> Iterator[EventT[Any]]:
         """What waits in the queue now, at most so many."""

@@ -17,20 +17,12 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from pipeline.errors import BrokerDownError, RecordTooLargeError
+from pipeline.errors import BrokerDownError, FencedError, RecordTooLargeError
 from pipeline.kafka.clients import kafka_error, repeat, transactional_producer, write
 from pipeline.kafka.records import Output
 from pipeline.settings import Settings
 
 _Call = Callable[[], None]
-
-_EACH, _LONGEST = 0.000_25, 0.03
-"""Seconds that a record of the last transaction lets the next one wait, and the most."""
-
-
-def worth_waiting(records: int) -> float:
-    """Seconds to gather for the next transaction, when the last one had so many records."""
-    return min(_LONGEST, _EACH * records)
 
 
 class TransactionalProducer:
@@ -109,6 +101,26 @@ class TransactionalProducer:
             done.result(self._deadline)
         except TimeoutError as error:
             raise BrokerDownError(f"{self._id}: no answer within {self._deadline:.0f} s") from error
+
+
+def said_plainly(call: Callable[[], None], *, fenced: str, down: str) -> None:
+    """Make a call of a producer for a command, whose user reads what went wrong.
+
+    Args:
+        fenced: what is said when a newer command has fenced this one.
+        down: what is said after Kafka's own words when a repetition can help.
+
+    Raises:
+        FencedError: a newer command writes under the same transactional id.
+        BrokerDownError: Kafka is away.
+    """
+    try:
+        call()
+    except KafkaException as exception:
+        error = kafka_error(exception)
+        if error.fatal():
+            raise FencedError(fenced) from exception
+        raise BrokerDownError(f"{error.str()}; {down}") from exception
 
 
 def _serve(calls: SimpleQueue[tuple[Future[None], _Call] | None]) -> None:

@@ -11,18 +11,15 @@ So a letter whose record was sent has its mark, and step 2 of the next replay le
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from confluent_kafka import KafkaException
-
-from pipeline.errors import BrokerDownError, DecodeError, FencedError, WrongPartitionError
+from pipeline.errors import DecodeError, WrongPartitionError
 from pipeline.events import InferenceRequest
-from pipeline.kafka.clients import kafka_error
 from pipeline.kafka.codec import Codec
+from pipeline.kafka.command_writer import CommandWriter, Unit
 from pipeline.kafka.dead_letters import REPLAYED, Cause, Source, without_ours
 from pipeline.kafka.records import Headers, Output, Place, size_of
-from pipeline.kafka.transactional_producer import TransactionalProducer
 from pipeline.replay.letters import (
     Letter,
     LetterPlace,
@@ -34,9 +31,6 @@ from pipeline.replay.letters import (
 )
 from pipeline.settings import Settings
 from pipeline.topics import REQUESTS, declared_topics, largest_record, request_partition
-
-_MOST_RECORDS, _MOST_BYTES = 100, 4 * 1024 * 1024
-"""Of one transaction, so that it ends well before its time-out."""
 
 
 class NotReplayableError(Exception):
@@ -110,38 +104,25 @@ class Replay:
             FencedError: another replay has begun; what this one has sent is sent.
             BrokerDownError: Kafka is away; repeat it.
         """
-        producer = TransactionalProducer(self._settings, f"{self._settings.app}-replay")
-        try:
-            _kafka(producer.fence)
+        with CommandWriter(
+            self._settings,
+            "replay",
+            fenced="another replay has begun and goes on with what is left",
+            down="repeat it: nothing is sent twice",
+        ) as writer:
             plan = self.plan(selection, limit)
-            sent = 0
-            told(plan, sent)
-            for outputs in self._transactions(plan.sendable, selection.since or 0):
-                _kafka(lambda outputs=outputs: producer.commit(outputs))
-                sent += len(outputs) // 2
+            told(plan, 0)
+            for sent in writer.write(self._records(plan.sendable, selection.since or 0)):
                 told(plan, sent)
             return plan
-        finally:
-            producer.close()
 
-    def _transactions(
-        self, sendable: Mapping[LetterPlace, Place], since_ms: int
-    ) -> Iterator[Sequence[Output]]:
-        """Records, each with its mark, by the lot."""
-        outputs: list[Output] = []
-        size = 0
+    def _records(self, sendable: Mapping[LetterPlace, Place], since_ms: int) -> Iterator[Unit]:
+        """Records, each with its mark."""
         for source in read_records(self._settings, since_ms) if sendable else ():
             target = sendable.get((source.partition, source.offset))
             cause = Cause.of(source.headers)
-            if target is None or cause is None:
-                continue
-            outputs += (record := _record(source, cause, target)), mark_of(source, target)
-            size += size_of(record.key, record.value, record.headers)
-            if len(outputs) >= 2 * _MOST_RECORDS or size >= _MOST_BYTES:
-                yield outputs
-                outputs, size = [], 0
-        if outputs:
-            yield outputs
+            if target is not None and cause is not None:
+                yield _record(source, cause, target), mark_of(source, target)
 
     def _planned(self, letter: Letter, source: Source) -> Planned:
         try:
@@ -187,13 +168,3 @@ def _record(source: Source, cause: Cause, target: Place) -> Output:
         if size <= most:
             return Output(target[0], target[1], source.key, source.value, (), headers)
     raise NotReplayableError(f"{size:,} bytes; {target[0]} takes at most {most:,}")
-
-
-def _kafka(call: Callable[[], None]) -> None:
-    try:
-        call()
-    except KafkaException as exception:
-        error = kafka_error(exception)
-        if error.fatal():
-            raise FencedError("another replay has begun and goes on with what is left") from exception
-        raise BrokerDownError(f"{error.str()}; repeat it: nothing is sent twice") from exception

@@ -13,19 +13,17 @@ of a run whose final result is out, and only such runs are voted on again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaException
-
-from pipeline.errors import BrokerDownError, DecodeError, FencedError
+from pipeline.errors import DecodeError
 from pipeline.events import Kind, Opened, Result, Sample, Status
 from pipeline.fitting import fitted
-from pipeline.kafka.clients import kafka_error, value_of
+from pipeline.kafka.clients import value_of
 from pipeline.kafka.codec import Codec
+from pipeline.kafka.command_writer import CommandWriter
 from pipeline.kafka.read_back import read_back
 from pipeline.kafka.records import Output, result_identity
-from pipeline.kafka.transactional_producer import TransactionalProducer
 from pipeline.replay.published import published
 from pipeline.replay.recast import Recast, counted, recast
 from pipeline.replay.revote_policy import RevotePolicy
@@ -33,8 +31,6 @@ from pipeline.settings import Settings
 from pipeline.topics import LARGEST_RESULT, RESULTS, SAMPLES, shard_of
 from pipeline.windows import without_logprobs
 
-_MOST_RECORDS, _MOST_BYTES = 100, 4 * 1024 * 1024
-"""Of one transaction, so that it ends well before its time-out."""
 _EVERY = 1_000
 
 RunKey = tuple[str, int]
@@ -121,18 +117,16 @@ class Revote:
             FencedError: another revote has begun; what this one has published is published.
             BrokerDownError: Kafka is away; repeat it.
         """
-        producer = TransactionalProducer(self._settings, f"{self._settings.app}-revote")
-        try:
-            _kafka(producer.fence)
+        with CommandWriter(
+            self._settings,
+            "revote",
+            fenced="another revote has begun and goes on with what is left",
+            down="repeat it: nothing is published twice",
+        ) as writer:
             plan = self.plan(asked, told)
-            done = 0
-            for outputs in self._transactions(plan.changed):
-                _kafka(lambda outputs=outputs: producer.commit(outputs))
-                done += len(outputs)
+            for done in writer.write([self._revision(each.now)] for each in plan.changed):
                 told(f"{done} of {len(plan.changed)} published …")
             return plan
-        finally:
-            producer.close()
 
     def _asked(self, asked: Range, told: Told) -> tuple[dict[RunKey, _Asked], int | None]:
         """The requests of the range with their samples, and where those beyond the limit begin."""
@@ -172,28 +166,8 @@ class Revote:
                 newest[result.request_id] = result
         return newest
 
-    def _transactions(self, changed: Sequence[Recast]) -> Iterator[Sequence[Output]]:
-        outputs: list[Output] = []
-        size = 0
-        for each in changed:
-            result = each.now
-            value = fitted(result, self._codec.encode, LARGEST_RESULT)
-            identity = result_identity(result.request_id, result.run, result.revision)
-            shard = shard_of(result.request_id, self._settings.shards)
-            outputs.append(Output(RESULTS, shard, result.request_id.encode(), value, (identity,)))
-            size += len(value)
-            if len(outputs) >= _MOST_RECORDS or size >= _MOST_BYTES:
-                yield outputs
-                outputs, size = [], 0
-        if outputs:
-            yield outputs
-
-
-def _kafka(call: Callable[[], None]) -> None:
-    try:
-        call()
-    except KafkaException as exception:
-        error = kafka_error(exception)
-        if error.fatal():
-            raise FencedError("another revote has begun and goes on with what is left") from exception
-        raise BrokerDownError(f"{error.str()}; repeat it: nothing is published twice") from exception
+    def _revision(self, result: Result) -> Output:
+        value = fitted(result, self._codec.encode, LARGEST_RESULT)
+        identity = result_identity(result.request_id, result.run, result.revision)
+        shard = shard_of(result.request_id, self._settings.shards)
+        return Output(RESULTS, shard, result.request_id.encode(), value, (identity,))

@@ -57,21 +57,35 @@ class BatchPolicy:
 
 
 def pack(
-    groups: Iterable[tuple[TaskGroup, int]], *, max_groups: int, max_bytes: int, max_tasks: int
+    groups: Iterable[tuple[TaskGroup, int]],
+    *,
+    max_groups: int,
+    max_bytes: int,
+    max_tasks: int,
+    max_tokens: int,
 ) -> Iterator[Sequence[TaskGroup]]:
     """Cut groups, each with its size in bytes, into batches that keep the limits, in order.
 
-    A group that is larger than ``max_bytes`` travels alone.
+    A group, the samples of one prompt, is never cut: one that is larger than ``max_bytes``, or whose samples may
+    draw more than ``max_tokens`` together, travels alone.
     """
     batch: list[TaskGroup] = []
-    size = tasks = 0
+    size = tasks = tokens = 0
     for group, length in groups:
-        full = len(batch) >= max_groups or size + length > max_bytes or tasks + len(group.tasks) > max_tasks
+        count = len(group.tasks)
+        longest = count * group.max_new_tokens
+        full = (
+            len(batch) >= max_groups
+            or size + length > max_bytes
+            or tasks + count > max_tasks
+            or tokens + longest > max_tokens
+        )
         if batch and full:
             yield tuple(batch)
-            batch, size, tasks = [], 0, 0
+            batch, size, tasks, tokens = [], 0, 0, 0
         batch.append(group)
         size += length
-        tasks += len(group.tasks)
+        tasks += count
+        tokens += longest
     if batch:
         yield tuple(batch)

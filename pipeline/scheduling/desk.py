@@ -7,8 +7,9 @@ back, a sample in the making is not begun again.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from pipeline.engine.base import Completion, TaskKey
 from pipeline.events import FinishReason
@@ -24,9 +25,16 @@ _CLOCK_SLACK_MS = 60_000
 class TaskDesk:
     """Every task that this worker holds."""
 
-    def __init__(self, quotas: Sequence[int]) -> None:
+    def __init__(
+        self,
+        quotas: Sequence[int],
+        *,
+        max_lane_wait: float = math.inf,
+        tenant_weights: Mapping[str, int] | None = None,
+    ) -> None:
+        """``max_lane_wait``: seconds after which a task makes its lane overdue. Who is not named weighs 1."""
         self._tasks: dict[TaskKey, Assigned] = {}
-        self._waiting = Waiting(quotas)
+        self._waiting = Waiting(quotas, max_wait=1000 * max_lane_wait, weights=tenant_weights or {})
         self._running: dict[TaskKey, Assigned] = {}
         self._ended: dict[TaskKey, Completion] = {}
         self._decided: OrderedDict[tuple[str, int], int] = OrderedDict()
@@ -66,19 +74,21 @@ class TaskDesk:
         self._ended[key] = completion
 
     def begin(self, free: int, now: int) -> Iterator[Assigned]:
-        """The next tasks to run, at most ``free``, by the lanes' weights; suspects of a crash by themselves.
+        """The next tasks to run, at most ``free``, in the order of ``waiting``; suspects of a crash by themselves.
 
-        What nobody waits for any more, because its request is decided or overdue, is finished unrun.
+        What nobody waits for any more, because its request is decided or past its deadline, is finished unrun.
         """
         running = self._in_engine()
         alone = next((assigned.work for assigned in running if assigned.suspect), None)
         idle = not running
-        while free > 0 and (key := self._waiting.next(alone, idle=idle)) is not None:
+        while free > 0 and (turn := self._waiting.next(alone, idle=idle, now=now)) is not None:
+            key, why = turn
             assigned = self._tasks[key]
             if key[:2] in self._decided or assigned.group.deadline_at <= now:
                 del self._tasks[key]
                 self._surplus.append(assigned.finished)
                 continue
+            self._waiting.charge(assigned, why)
             self._running[key] = assigned
             alone, idle = assigned.work if assigned.suspect else None, False
             free -= 1

@@ -195,6 +195,8 @@ GOLDEN: dict[str, Event] = {
             body=b'{"a":1}',
             status_code=503,
             error=_ERROR,
+            attempts_before=4,
+            failing_since=_AT - 3,
         ),
         Control("q-1", 1, ControlAction.DECIDED, _AT, "done"),
         Progress("q-1", 1, ProgressKind.VOTES, _AT, Status.FIRST_ANSWER, 2, "tok 续", _VOTES),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pipeline.settings import Settings
+from tests.integration.asker import PATIENCE
 
 Waiting = subprocess.Popen[str]
 Start = Callable[..., Waiting]
@@ -42,8 +44,10 @@ def waiting_processes(settings: Settings, module: str) -> Iterator[Start]:
 
 
 def heard(process: Waiting) -> str:
-    """The next line that it says."""
+    """The next line that it says; it says one at a time."""
     assert process.stdout is not None
+    ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
+    assert ready, "it says nothing"
     return process.stdout.readline().strip()
 
 

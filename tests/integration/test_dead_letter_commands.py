@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
@@ -19,46 +17,12 @@ from pipeline.replay.resend import Plan, Replay
 from pipeline.settings import Settings
 from pipeline.telemetry import now_ms
 from pipeline.topics import DEAD_LETTERS, PRIORITIES, REQUESTS, request_partition
-from tests.e2e.commands import PATIENCE, environment, tallystream
+from tests.e2e.commands import tallystream
 from tests.integration.asker import Asker
+from tests.integration.killed import environment_of, killed_before_each_call
 from tests.integration.running import Running
 
 pytestmark = pytest.mark.integration
-
-KILLED_AT = """
-import os, signal, sys
-from pipeline.kafka import transactional_producer as module
-from pipeline.replay import resend
-
-resend._MOST_RECORDS = 2
-left = int(sys.argv.pop(1))
-once, make, made = module.repeat, module.transactional_producer, []
-
-def remembered(*arguments):
-    made.append(make(*arguments))
-    return made[-1]
-
-def repeat(call, until):
-    global left
-    left -= 1
-    if left == 0:
-        made[-1].flush(30)
-        os.kill(os.getpid(), signal.SIGKILL)
-    once(call, until)
-
-module.repeat, module.transactional_producer = repeat, remembered
-from pipeline.cli import main
-main()
-"""
-"""The command, killed before the nth call that a transaction makes; what was produced is in the log then."""
-
-
-def env(settings: Settings) -> dict[str, str]:
-    return environment(
-        TALLYSTREAM_BOOTSTRAP=settings.bootstrap,
-        TALLYSTREAM_APP=settings.app,
-        TALLYSTREAM_SHARDS=str(settings.shards),
-    )
 
 
 def misplace(
@@ -105,16 +69,16 @@ def test_replaying_five_letters_twice_gives_five_results_and_five_callbacks(
     requests = misplace(asker, 5, "twice", Callback(running.receiver.url))
     ids = [request.request_id for request in requests]
     by_code = ["--code", "wrong_partition", "--stage", "batcher", "--topic", REQUESTS]
-    dry = tallystream("dead-letters", "replay", *by_code, env=env(asker.settings))
+    dry = tallystream("dead-letters", "replay", *by_code, env=environment_of(asker.settings))
     assert dry.returncode == 0, dry.stderr
     assert "add --apply" in dry.stderr
     assert all(request_id[:20] in dry.stdout for request_id in ids)
     assert not {place(letter_of(asker, request)) for request in requests} & set(replayed(asker.settings))
 
-    first = tallystream("dead-letters", "replay", "--apply", *by_code, env=env(asker.settings))
+    first = tallystream("dead-letters", "replay", "--apply", *by_code, env=environment_of(asker.settings))
     assert first.returncode == 0, first.stderr
     assert asker.finals(ids).keys() == set(ids)
-    again = tallystream("dead-letters", "replay", "--apply", *by_code, env=env(asker.settings))
+    again = tallystream("dead-letters", "replay", "--apply", *by_code, env=environment_of(asker.settings))
     assert (again.returncode, "0 dead letters sent again" in again.stderr) == (0, True), again.stderr
 
     # And were the records sent again all the same: an id is answered once.
@@ -139,25 +103,11 @@ def delivered(asker: Asker) -> list[Delivery]:
 def test_a_replay_killed_before_each_of_its_calls_sends_every_letter_once(asker: Asker) -> None:
     requests = misplace(asker, 9, "killed")
     ids = [request.request_id for request in requests]
-    kills = 0
-    while True:
-        argv = [
-            sys.executable,
-            "-c",
-            KILLED_AT,
-            str(kills + 1),
-            "dead-letters",
-            "replay",
-            "--apply",
-            "--code",
-            "wrong_partition",
-        ]
-        run = subprocess.run(
-            argv, env=env(asker.settings), capture_output=True, text=True, timeout=PATIENCE, check=False
-        )
-        if run.returncode != -9:
-            break
-        kills += 1
+    run, kills = killed_before_each_call(
+        *("dead-letters", "replay", "--apply", "--code", "wrong_partition"),
+        env=environment_of(asker.settings),
+        lot=2,
+    )
     assert run.returncode == 0, run.stderr
     assert kills >= 4, "killed before begin, before commit, and between transactions"
     assert asker.finals(ids).keys() == set(ids)
@@ -171,7 +121,7 @@ def test_a_second_replay_ends_the_first_and_nothing_is_sent_twice(
     asker: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests = misplace(asker, 4, "fenced")
-    monkeypatch.setattr("pipeline.replay.resend._MOST_RECORDS", 1)
+    monkeypatch.setattr("pipeline.kafka.command_writer._MOST_UNITS", 1)
     begun: list[int] = []
 
     def another(_: Plan, sent: int) -> None:
@@ -193,7 +143,9 @@ def test_what_fails_again_keeps_its_first_time_and_one_set_of_headers(asker: Ask
     asker.put_bytes(value, partition, b"again", own)
     asker.dead_letter(value)
     for attempt in (2, 3):
-        done = tallystream("dead-letters", "replay", "--apply", "--key", "again", env=env(asker.settings))
+        done = tallystream(
+            "dead-letters", "replay", "--apply", "--key", "again", env=environment_of(asker.settings)
+        )
         assert done.returncode == 0, done.stderr
         asker.until(
             lambda count=attempt: sum(letter.value == value for letter in asker.dead) == count,
@@ -219,7 +171,7 @@ def test_list_and_show_say_what_is_there(asker: Asker) -> None:
     asker.put_bytes(garbage, 0, b"[bold]\x1b[31m", [("null", None), ("strange", b"\xff\x00")])
     asker.dead_letter(garbage)
     bad = next(each for each in asker.dead if each.value == garbage)
-    settings = env(asker.settings)
+    settings = environment_of(asker.settings)
 
     listed = tallystream("dead-letters", "list", "--key", request.request_id, "--json", env=settings)
     assert listed.returncode == 0, listed.stderr
@@ -261,7 +213,9 @@ def test_what_can_not_be_sent_again_is_named_and_the_others_go(asker: Asker) -> 
     ]
     asker.put_bytes(b"not ours", 0, b"mixed", foreign, topic=DEAD_LETTERS)
     asker.put_bytes(None, 0, b"mixed", None, topic=DEAD_LETTERS)
-    done = tallystream("dead-letters", "replay", "--apply", "--since", "1h", env=env(asker.settings))
+    done = tallystream(
+        "dead-letters", "replay", "--apply", "--since", "1h", env=environment_of(asker.settings)
+    )
     assert done.returncode == 1, done.stderr
     assert "none of this pipeline's partitions" in done.stdout.replace("\n", " ")
     assert asker.finals([good.request_id])[good.request_id].status is Status.DONE

@@ -75,7 +75,8 @@ async def test_a_static_member_that_the_broker_knows_by_an_id_it_was_never_told_
         )
 
     first = member()
-    await first.start()  # the broker knows the instance from here on
+    async with asyncio.timeout(60):
+        await first.start()  # the broker knows the instance from here on
     monkeypatch.setattr(CoordinatorGroupRebalance, "perform_group_join", under_a_lost_id)
     try:
         await assigned_once(member())

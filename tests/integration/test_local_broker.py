@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from pipeline.errors import BrokerDownError, DependencyDownError, MissingDepende
 from pipeline.kafka import local_broker
 from pipeline.kafka.local_broker import LocalBroker, choose_broker
 from pipeline.settings import load_settings
+from tests.eventually import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -57,13 +57,6 @@ def pom(tmp_path: Path) -> Path:
     path = tmp_path / "pom.xml"
     path.write_text("<project/>")
     return path
-
-
-def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.02)
 
 
 def is_alive(pid: int) -> bool:

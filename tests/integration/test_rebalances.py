@@ -6,13 +6,14 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 from confluent_kafka import Message, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from pipeline.events import Mode, Sample
-from pipeline.kafka.clients import admin_client, group_consumer, plain_producer, value_of
+from pipeline.kafka.clients import admin_client, group_consumer, patiently, plain_producer, value_of
 from pipeline.kafka.read_back import read_back
 from pipeline.kafka.records import Finished, Output, Place
 from pipeline.kafka.transactions import TransactionalConsumer, place_of
@@ -250,9 +251,12 @@ def _until_shared(pipeline: OwnPipeline, asker: Asker, asked: list[str], members
     admin = admin_client(pipeline.settings)
     groups = [f"{pipeline.settings.app}-{role}" for role in ("batcher", "aggregator")]
 
+    def describe() -> list[Any]:
+        return [outcome.result() for outcome in admin.describe_consumer_groups(groups).values()]
+
     def settled() -> bool:
         asked.extend(_ask(asker, 2))
-        found = [outcome.result() for outcome in admin.describe_consumer_groups(groups).values()]
+        found = patiently(describe)  # Kafka may just be moving the group's coordinator
         return all(
             group.state.name == "STABLE"
             and sum(bool(member.assignment.topic_partitions) for member in group.members) == members

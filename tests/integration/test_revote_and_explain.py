@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -17,49 +15,18 @@ from pipeline.kafka.clients import value_of
 from pipeline.kafka.read_back import read_back
 from pipeline.telemetry import now_ms
 from pipeline.topics import RESULTS, SAMPLES, shard_of
-from tests.e2e.commands import PATIENCE, environment, tallystream
+from tests.e2e.commands import tallystream
 from tests.integration.asker import Asker
+from tests.integration.killed import environment_of, killed_before_each_call
 
 pytestmark = pytest.mark.integration
-
-KILLED_AT = """
-import os, signal, sys
-from pipeline.kafka import transactional_producer as module
-from pipeline.replay import revote
-
-revote._MOST_RECORDS = 2
-left = int(sys.argv.pop(1))
-once, make, made = module.repeat, module.transactional_producer, []
-
-def remembered(*arguments):
-    made.append(make(*arguments))
-    return made[-1]
-
-def repeat(call, until):
-    global left
-    left -= 1
-    if left == 0:
-        made[-1].flush(30)
-        os.kill(os.getpid(), signal.SIGKILL)
-    once(call, until)
-
-module.repeat, module.transactional_producer = repeat, remembered
-from pipeline.cli import main
-main()
-"""
-"""The command, killed before the nth call that a transaction makes; what was produced is in the log then."""
 
 BY_CONFIDENCE = '{"rule": "scored", "share_weight": 0, "min_share": 0}'
 
 
 @pytest.fixture
 def env(asker: Asker) -> dict[str, str]:
-    settings = asker.settings
-    return environment(
-        TALLYSTREAM_BOOTSTRAP=settings.bootstrap,
-        TALLYSTREAM_APP=settings.app,
-        TALLYSTREAM_SHARDS=str(settings.shards),
-    )
+    return environment_of(asker.settings)
 
 
 @pytest.fixture
@@ -135,13 +102,7 @@ def test_a_dry_run_tells_and_an_application_killed_anywhere_publishes_once(
     assert "dry run" in dry.stderr
     assert len(results_of(asker, ids)) == 3
 
-    kills = 0
-    while True:
-        command = [sys.executable, "-c", KILLED_AT, str(kills + 1), *argv, "--apply"]
-        run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
-        if run.returncode != -9:
-            break
-        kills += 1
+    run, kills = killed_before_each_call(*argv, "--apply", env=env, lot=2)
     assert run.returncode == 0, run.stderr
     assert kills >= 3, "killed before begin, before commit, and between transactions"
     found = results_of(asker, ids)

@@ -43,8 +43,8 @@ from pipeline.topics import (
 from pipeline.windows import Window
 from tests.e2e.commands import tallystream
 from tests.integration.asker import Asker
+from tests.integration.killed import environment_of
 from tests.integration.running import Running
-from tests.integration.test_dead_letter_commands import env
 from tests.unit import window_events
 
 pytestmark = pytest.mark.integration
@@ -102,7 +102,7 @@ def test_a_batch_file_with_a_line_that_is_too_large_goes_on(asker: Asker, tmp_pa
     source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     prompts = ["answers=1", "x" * 3 * MIB, "answers=2"]
     source.write_text("".join(json.dumps({"prompt": prompt}) + "\n" for prompt in prompts))
-    done = tallystream("batch", str(source), str(target), env=env(asker.settings))
+    done = tallystream("batch", str(source), str(target), env=environment_of(asker.settings))
     assert done.returncode == 1, done.stderr
     outcomes = {line["line"]: line for line in map(json.loads, target.read_text().splitlines())}
     assert (outcomes[1]["answer"], outcomes[3]["answer"]) == ("1", "2")

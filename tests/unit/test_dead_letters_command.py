@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from pipeline.commands.dead_letters import when
+from pipeline.commands.moments import when
 from pipeline.kafka.dead_letters import Cause
 from pipeline.replay.letters import Letter, Selection
 

@@ -26,6 +26,7 @@ def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         "BATCHING__MAX_BATCH": "3",
         "ENGINE__NAME": "scripted",
         "WORKER__QUOTAS": "[6, 5, 4, 3, 2, 1]",
+        "WORKER__TENANT_WEIGHTS": '{"Gold": 4}',
         "WEBHOOK__RETRY_SCHEDULE": "[0.5, 2]",
     }.items():
         monkeypatch.setenv(f"TALLYSTREAM_{name}", value)
@@ -35,6 +36,7 @@ def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.home == Path("/tmp/h")
     assert settings.engine.name is EngineName.SCRIPTED
     assert settings.worker.quotas == (6, 5, 4, 3, 2, 1)
+    assert (settings.worker.tenant_weights, settings.worker.max_lane_wait) == ({"Gold": 4}, 60.0)
     assert settings.webhook.retry_schedule == (0.5, 2.0)
 
 
@@ -60,6 +62,8 @@ def test_caches_go_where_the_desktop_says(monkeypatch: pytest.MonkeyPatch) -> No
         ("WORKER__QUOTAS", "[4, 3]"),
         ("WORKER__QUOTAS", "4,3,2,1,1,1"),
         ("WORKER__QUOTAS", "[4, 3, 2, 1, 1, 0]"),
+        ("WORKER__MAX_LANE_WAIT", "0"),
+        ("WORKER__TENANT_WEIGHTS", '{"gold": 0}'),
         ("WEBHOOK__JITTER", "2"),
         ("ENGINE", "slots"),
     ],

@@ -59,3 +59,20 @@ def test_limits_hold_and_nothing_is_lost_or_served_twice(steps, per_endpoint, to
             if taken is not None:
                 busy[waiting.pop(taken)] += 1
         assert busy.total() <= total and all(count <= per_endpoint for count in busy.values())
+
+
+def test_an_endpoint_that_is_held_back_is_passed_over_and_keeps_its_order() -> None:
+    queue = FairQueue(per_endpoint=2, total=2)
+    queue.push("a", "a1")
+    queue.push("a", "a2")
+    queue.hold("a")
+    queue.push("a", "a3")
+    queue.push("b", "b1")
+    assert [queue.take(), queue.take()] == ["b1", None]
+    assert queue.waiting("a") == ("a1", "a2", "a3")
+    queue.give_back("b")
+    queue.discard("a", "a2")
+    queue.release("a")
+    assert [queue.take(), queue.take(), queue.take()] == ["a1", "a3", None]
+    queue.release("none")
+    assert queue.waiting("none") == ()

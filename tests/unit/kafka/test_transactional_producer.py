@@ -6,12 +6,12 @@ import threading
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from pipeline.errors import BrokerDownError
+from pipeline.errors import BrokerDownError, FencedError
 from pipeline.kafka import transactional_producer
 from pipeline.kafka.records import Output
-from pipeline.kafka.transactional_producer import TransactionalProducer
+from pipeline.kafka.transactional_producer import TransactionalProducer, said_plainly
 from pipeline.settings import load_settings
 
 OUTPUT = Output("t", 0, b"k", b"v")
@@ -65,3 +65,16 @@ def test_calls_of_one_transaction_are_in_order(monkeypatch: pytest.MonkeyPatch) 
         *("begin", "produce", "commit"),
         "purge",
     ]
+
+
+@pytest.mark.parametrize(
+    ("fatal", "error", "text"), [(True, FencedError, "gone"), (False, BrokerDownError, "; again")]
+)
+def test_a_command_says_who_has_fenced_it_or_that_it_can_be_repeated(
+    fatal: bool, error: type[Exception], text: str
+) -> None:
+    def call() -> None:
+        raise KafkaException(KafkaError(KafkaError._FENCED, "x", fatal=fatal))
+
+    with pytest.raises(error, match=text):
+        said_plainly(call, fenced="gone", down="again")

@@ -13,7 +13,7 @@ POLICY = BatchPolicy(max_batch=8, max_wait=0.1, burst_wait=0.01)
 times = st.integers(0, 10_000)
 
 
-def group(number: int, tasks: int) -> TaskGroup:
+def group(number: int, tasks: int, tokens: int = 1) -> TaskGroup:
     return TaskGroup(
         request_id=f"r{number}",
         run=0,
@@ -25,7 +25,7 @@ def group(number: int, tasks: int) -> TaskGroup:
         messages=(),
         temperature=0.0,
         top_p=1.0,
-        max_new_tokens=1,
+        max_new_tokens=tokens,
         created_at=0,
         deadline_at=0,
         tasks=tuple(SampleTask(index) for index in range(tasks)),
@@ -34,22 +34,24 @@ def group(number: int, tasks: int) -> TaskGroup:
 
 @settings(deadline=None)
 @given(
-    sizes=st.lists(st.tuples(st.integers(1, 120), st.integers(1, 12)), max_size=40),
+    sizes=st.lists(st.tuples(st.integers(1, 120), st.integers(1, 12), st.integers(1, 60)), max_size=40),
     max_groups=st.integers(1, 8),
     max_bytes=st.integers(1, 200),
     max_tasks=st.integers(1, 20),
+    max_tokens=st.integers(1, 500),
 )
-def test_packing_keeps_order_and_limits_and_loses_nothing(
-    sizes: list[tuple[int, int]], max_groups: int, max_bytes: int, max_tasks: int
+def test_packing_keeps_order_limits_and_prompts_together_and_loses_nothing(
+    sizes: list[tuple[int, int, int]], max_groups: int, max_bytes: int, max_tasks: int, max_tokens: int
 ) -> None:
-    groups = [group(number, tasks) for number, (_, tasks) in enumerate(sizes)]
-    length = {item.request_id: size for item, (size, _) in zip(groups, sizes, strict=True)}
+    groups = [group(number, tasks, tokens) for number, (_, tasks, tokens) in enumerate(sizes)]
+    length = {item.request_id: size for item, (size, _, _) in zip(groups, sizes, strict=True)}
     batches = list(
         pack(
             [(item, length[item.request_id]) for item in groups],
             max_groups=max_groups,
             max_bytes=max_bytes,
             max_tasks=max_tasks,
+            max_tokens=max_tokens,
         )
     )
     assert [item for batch in batches for item in batch] == groups
@@ -59,6 +61,7 @@ def test_packing_keeps_order_and_limits_and_loses_nothing(
             len(batch) <= max_groups
             and sum(length[item.request_id] for item in batch) <= max_bytes
             and sum(len(item.tasks) for item in batch) <= max_tasks
+            and sum(len(item.tasks) * item.max_new_tokens for item in batch) <= max_tokens
         )
 
     assert all(batch and (len(batch) == 1 or fits(list(batch))) for batch in batches)

@@ -17,12 +17,21 @@ QUOTAS = (4, 3, 2, 1, 1, 1)
 
 
 def assigned(
-    name: str, *, lane: int = 3, offset: int = 0, task: int = 0, deadline: int = 10_000, deaths: int = 0
+    name: str,
+    *,
+    lane: int = 3,
+    offset: int = 0,
+    task: int = 0,
+    deadline: int = 10_000,
+    deaths: int = 0,
+    tenant: str = "t",
+    tokens: int = 1024,
+    queued_at: int = 0,
 ) -> Assigned:
     group = TaskGroup(
         name,
         0,
-        "t",
+        tenant,
         lane,
         Mode.STANDARD,
         Kind.ANSWER,
@@ -30,14 +39,14 @@ def assigned(
         (Message("user", "?"),),
         0.5,
         1.0,
-        16,
+        tokens,
         0,
         deadline,
         (),
     )
     place = (f"batches.{lane}", 0)
     work = Work(*place, offset, 0, 0)
-    return Assigned(group, SampleTask(task), Finished(place, offset, task), 0, lane, work, deaths)
+    return Assigned(group, SampleTask(task), Finished(place, offset, task), queued_at, lane, work, deaths)
 
 
 def completion(key: TaskKey, reason: FinishReason = FinishReason.STOP) -> Completion:

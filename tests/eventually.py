@@ -1,0 +1,13 @@
+"""Waiting for a condition, with a bound that only something broken meets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.02)
