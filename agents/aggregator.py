@@ -18,6 +18,7 @@ import structlog
 from faust.types import EventT
 
 from pipeline import process_memory
+from pipeline.agent_main import run_agent
 from pipeline.code_checks import ProgramChecker
 from pipeline.errors import TallystreamError
 from pipeline.events import (
@@ -304,4 +305,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_agent(main)

@@ -16,6 +16,7 @@ from faust.types import EventT
 
 from agents.canceller import Canceller
 from pipeline import process_memory
+from pipeline.agent_main import run_agent
 from pipeline.errors import DecodeError, PayloadTooLargeError, TallystreamError, WrongPartitionError
 from pipeline.events import Batch, Control, Event, InferenceRequest, Opened, TaskGroup
 from pipeline.kafka.codec import Codec
@@ -206,4 +207,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_agent(main)

@@ -15,6 +15,7 @@ import time
 import structlog
 
 from pipeline import process_memory
+from pipeline.agent_main import run_agent
 from pipeline.delivery.client import WebhookClient
 from pipeline.delivery.delivery_log import DeliveryLog
 from pipeline.delivery.dispatcher import Dispatcher
@@ -69,4 +70,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_agent(main)

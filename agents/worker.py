@@ -16,10 +16,12 @@ import structlog
 from confluent_kafka import Message
 
 from pipeline import process_memory
+from pipeline.agent_main import run_agent
+from pipeline.circuit_breaker import BreakerPolicy
 from pipeline.control import ControlReader
 from pipeline.engine.base import Completion, Engine, TaskKey
 from pipeline.engine.factory import create_engine
-from pipeline.errors import DecodeError, TallystreamError
+from pipeline.errors import DecodeError, EngineError, TallystreamError
 from pipeline.events import Batch, Event, Progress, Sample
 from pipeline.fitting import fitted_sample
 from pipeline.kafka.codec import Codec
@@ -34,6 +36,7 @@ from pipeline.kafka.watchdog import watched
 from pipeline.ledger import Ledger
 from pipeline.scheduling.convert import generation_task, sample_of
 from pipeline.scheduling.desk import TaskDesk
+from pipeline.scheduling.engine_circuit import EngineCircuit, is_fault
 from pipeline.scheduling.unpack import poison_error, poisoned, unpack
 from pipeline.scheduling.waiting import Assigned
 from pipeline.settings import Settings, load_settings
@@ -59,6 +62,9 @@ class Worker:
         self._desk = TaskDesk(
             lanes.quotas, max_lane_wait=lanes.max_lane_wait, tenant_weights=lanes.tenant_weights
         )
+        self._circuit = EngineCircuit(
+            BreakerPolicy(settings.engine.breaker_failures, settings.engine.breaker_wait)
+        )
         self._ended: SimpleQueue[Completion] = SimpleQueue()
         self._parked: list[tuple[Output, Finished]] = []
         self._publish_at = 0.0
@@ -77,6 +83,7 @@ class Worker:
                 for request, at in self._control.drain():
                     self._cancel(self._desk.decide(request, at))
                 self._begin()
+                self._give_up()
                 if time.monotonic() >= self._publish_at:
                     self._publish()
                 self._consumer.hold(self._full())
@@ -94,7 +101,8 @@ class Worker:
 
     def done(self, completion: Completion) -> None:
         """On the engine's thread."""
-        self._ledger.worked()
+        if not is_fault(completion):
+            self._ledger.worked()  # else an engine that only fails would look alive to the watchdog
         self._tokens.finished(completion.key)
         self._ended.put(completion)
 
@@ -144,17 +152,26 @@ class Worker:
 
     def _begin(self) -> None:
         now = now_ms()
-        begun = list(self._desk.begin(self._engine.capacity(), now))
+        begun = list(self._desk.begin(self._circuit.room(self._engine.capacity(), time.monotonic()), now))
         if begun:
             self._journal.hold(self._desk.in_hand())
         for assigned in begun:
-            self._engine.submit(
-                generation_task(assigned, now=now, timeout=self._settings.engine.sample_timeout)
-            )
+            self._circuit.begun(assigned.key)
+            self._engine.submit(generation_task(assigned, now=now, limits=self._settings.engine))
+
+    def _give_up(self) -> None:
+        """An engine that has failed for long may need a new process; nothing is in hand that could be blamed.
+
+        Raises:
+            EngineError: it has.
+        """
+        longest, failing = self._settings.watchdog.stall_after, self._circuit.open_for(time.monotonic())
+        if 0 < longest <= failing and not self._desk.in_hand():
+            raise EngineError(f"The engine has failed for {failing:.0f} s; a fresh process may do better")
 
     def _publish(self) -> None:
         while not self._ended.empty():
-            self._desk.end(self._ended.get())
+            self._end(self._ended.get())
         self._journal.hold(self._desk.in_hand())
         samples, finished = self._desk.publishable()
         outputs = [letter for letter, _ in self._parked]
@@ -166,6 +183,13 @@ class Worker:
             for assigned in ran:
                 self._tokens.end(assigned.key)
             self._journal.end(self._desk.cleared(ran))
+
+    def _end(self, completion: Completion) -> None:
+        key, fault = completion.key, self._circuit.ended(completion, time.monotonic())
+        if fault and self._desk.again(key, self._settings.engine.attempts):
+            self._tokens.again(key)
+        else:
+            self._desk.end(completion)
 
     def _output(self, assigned: Assigned, completion: Completion) -> Output:
         sample = sample_of(assigned, completion, worker=self._name)
@@ -223,4 +247,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_agent(main)

@@ -33,6 +33,7 @@ TallystreamError
 │       ├── NonFiniteLogitsError
 │       ├── OutOfMemoryError
 │       └── ServerRefusedError  the model server refuses this sample
+│           └── ServerAccessError  or any: key, URL or model name are wrong
 └── DeliveryError               a callback can not be sent
     ├── ForbiddenUrlError       where it would go is not allowed
     └── UnknownSecretError      the secret that should sign it is not known here
@@ -229,6 +230,12 @@ class ServerRefusedError(GenerationError):
     """The model server answers that it will not draw this sample, now or later."""
 
     code = "server_refused"
+
+
+class ServerAccessError(ServerRefusedError):
+    """The model server would refuse any sample: key, URL or model name in the settings are wrong."""
+
+    code = "server_access"
 
 
 class DeliveryError(TallystreamError):

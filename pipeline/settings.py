@@ -95,7 +95,13 @@ class EngineSettings(BaseModel):
         0, ge=0, description="that all rows hold at most, 64 at least; what does not fit waits; 0: no bound"
     )
     cache_bytes: int = Field(0, ge=0, description="the same bound in bytes of keys and values; 0: no bound")
-    sample_timeout: float = Field(60.0, gt=0)
+    sample_timeout: float = Field(60.0, gt=0, description="of one sample, from its begin")
+    long_sample_timeout: float = Field(90.0, gt=0, description="of one that may have more than 1,024 tokens")
+    attempts: int = Field(3, ge=1, description="at a sample that fails by the engine's fault, not its own")
+    breaker_failures: int = Field(
+        5, ge=0, description="by the engine's fault in a row, after which it is only probed; 0: never"
+    )
+    breaker_wait: float = Field(10.0, gt=0, description="from a failure to the next probe")
     image_folder: Path | None = Field(None, description="below it lie the images that requests may name")
     script: str = Field("", description="JSON options of the scripted engine")
 
@@ -227,7 +233,9 @@ class WatchdogSettings(BaseModel):
     """When an agent that stands still ends itself, to be started afresh."""
 
     stall_after: float = Field(
-        120.0, ge=0, description="seconds with lag and no movement; above the longest sample; 0: never"
+        120.0,
+        ge=0,
+        description="seconds with lag and no movement, or of a failing engine; above the longest sample; 0: never",
     )
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from pipeline.delivery import breaker
-from pipeline.delivery.breaker import CLOSED, BreakerPolicy, Circuit
+from pipeline import circuit_breaker as breaker
+from pipeline.circuit_breaker import CLOSED, BreakerPolicy, Circuit
 from pipeline.delivery.outcome import Outcome
 from pipeline.delivery.standing import NOTHING_KNOWN, DisablePolicy, Standing, after
 from pipeline.settings import WebhookSettings

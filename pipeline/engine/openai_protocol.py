@@ -8,7 +8,13 @@ from typing import Any
 import msgspec
 
 from pipeline.engine.base import GenerationTask, Position, TokenLogprob
-from pipeline.errors import ContextExceededError, GenerationError, ModelServerDownError, ServerRefusedError
+from pipeline.errors import (
+    ContextExceededError,
+    GenerationError,
+    ModelServerDownError,
+    ServerAccessError,
+    ServerRefusedError,
+)
 from pipeline.events import FinishReason
 
 END_OF_STREAM = "[DONE]"
@@ -174,6 +180,13 @@ def may_work_later(status: int) -> bool:
     return status in (408, 409, 425, 429) or (status >= 500 and status != 501)
 
 
+_ADVICE = {
+    401: "set TALLYSTREAM_HTTP_ENGINE__API_KEY",
+    403: "check TALLYSTREAM_HTTP_ENGINE__API_KEY",
+    404: "check TALLYSTREAM_HTTP_ENGINE__URL and __MODEL",
+}
+
+
 def refusal(status: int, body: str) -> ModelServerDownError | GenerationError:
     """The error for an answer that is not a stream.
 
@@ -190,12 +203,10 @@ def _refusal(status: int, error: _Error) -> ModelServerDownError | GenerationErr
         return ModelServerDownError(f"The model server answered {status}: {message}")
     if error.code == _TOO_LONG:
         return ContextExceededError(message)
-    advice = {
-        401: "; set TALLYSTREAM_HTTP_ENGINE__API_KEY",
-        403: "; check TALLYSTREAM_HTTP_ENGINE__API_KEY",
-        404: "; check TALLYSTREAM_HTTP_ENGINE__URL and __MODEL",
-    }
-    return ServerRefusedError(f"The model server answered {status}: {message}{advice.get(status, '')}")
+    answered = f"The model server answered {status}: {message}"
+    if status in _ADVICE:
+        return ServerAccessError(f"{answered}; {_ADVICE[status]}")
+    return ServerRefusedError(answered)
 
 
 def _status(error: _Error) -> int:

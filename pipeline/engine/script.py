@@ -6,6 +6,7 @@ import json
 import re
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -28,6 +29,7 @@ class ScriptOptions(BaseModel):
         fail_rate: share of samples that end in an error.
         seed: other durations and failures for the same keys.
         rows: samples at once; the engine's rows if not set.
+        broken: while this file is there, every sample fails by the engine's fault.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,6 +39,7 @@ class ScriptOptions(BaseModel):
     fail_rate: float = Field(0.0, ge=0, le=1)
     seed: int = 0
     rows: int | None = Field(None, ge=1)
+    broken: Path | None = None
 
 
 class _Directive(BaseModel):

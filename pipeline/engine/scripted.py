@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pipeline.engine.base import Completion, EngineListener, GenerationTask, TaskKey
 from pipeline.engine.script import answer_text, fraction, kills, parse_options, toy_positions
 from pipeline.engine.telling import tell_done, tell_tokens
+from pipeline.errors import EngineError
 from pipeline.events import ErrorInfo, FinishReason
 from pipeline.settings import EngineSettings
 
@@ -153,8 +154,12 @@ class ScriptedEngine:
         """Say the next word, or end the run when all is said or ``reason`` is given."""
         if reason is not None:
             self._end(run, reason, listener)
+        elif self._script.broken is not None and self._script.broken.exists():
+            broken = ErrorInfo(EngineError.code, "The script says that the engine is broken", retriable=True)
+            self._end(run, FinishReason.ERROR, listener, broken)
         elif run.fails:
-            self._end(run, FinishReason.ERROR, listener)
+            failed = ErrorInfo("scripted_failure", "The script lets this sample fail", retriable=True)
+            self._end(run, FinishReason.ERROR, listener, failed)
         else:
             now = time.time()
             run.first_token_at = run.first_token_at or now
@@ -165,7 +170,9 @@ class ScriptedEngine:
                 whole = run.said == len(run.words)
                 self._end(run, FinishReason.STOP if whole else FinishReason.LENGTH, listener)
 
-    def _end(self, run: _Run, reason: FinishReason, listener: EngineListener) -> None:
+    def _end(
+        self, run: _Run, reason: FinishReason, listener: EngineListener, error: ErrorInfo | None = None
+    ) -> None:
         key = run.task.key
         with self._changed:
             self._running.pop(key, None)
@@ -174,7 +181,6 @@ class ScriptedEngine:
         now = time.time()
         words, top = run.words[: run.said], run.task.top_logprobs
         logprob = -fraction(self._script.seed, "logprob", key)
-        failed = ErrorInfo("scripted_failure", "The script lets this sample fail", retriable=True)
         completion = Completion(
             key=key,
             text="".join(words),
@@ -186,7 +192,7 @@ class ScriptedEngine:
             started_at=run.started_at or now,
             first_token_at=run.first_token_at,
             finished_at=now,
-            error=failed if reason is FinishReason.ERROR else None,
+            error=error,
             positions=() if top is None else toy_positions(words, logprob, top),
         )
         tell_done(listener, completion)

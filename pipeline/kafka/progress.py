@@ -52,11 +52,13 @@ class TokenStream:
         self._lock = threading.Lock()
         self._text: dict[TaskKey, str] = {}
         self._written_at: dict[TaskKey, int] = {}
+        self._silent: set[TaskKey] = set()
 
     def add(self, key: TaskKey, text: str) -> None:
         """Called on the engine's thread."""
         with self._lock:
-            self._text[key] = self._text.get(key, "") + text
+            if key not in self._silent:
+                self._text[key] = self._text.get(key, "") + text
 
     def flush(self, now: int) -> None:
         """Write what is due.
@@ -77,8 +79,15 @@ class TokenStream:
             if key not in self._written_at:
                 self._text.pop(key, None)
 
+    def again(self, key: TaskKey) -> None:
+        """A sample is drawn once more: what is shown already can not be taken back, so nothing is added to it."""
+        with self._lock:
+            if self._text.pop(key, None) is not None or key in self._written_at:
+                self._silent.add(key)
+
     def end(self, key: TaskKey) -> None:
         """Forget a sample that is published: its record holds the whole text."""
         with self._lock:
             self._text.pop(key, None)
             self._written_at.pop(key, None)
+            self._silent.discard(key)

@@ -9,16 +9,21 @@ from pipeline.events import FinishReason, Sample, SampleTimings
 from pipeline.fitting import first_bytes
 from pipeline.scheduling.logprobs import packed
 from pipeline.scheduling.waiting import Assigned
+from pipeline.settings import EngineSettings
 
 LONGEST_TEXT = 256 * 1024
 """Bytes of a sample's text. The largest sampling.max_new_tokens gives about a tenth; escaped as JSON it
 can be six times as long, and a callback's body holds it twice."""
 _LONGEST_MESSAGE = 1_000
+_LONG = 1_024
+"""New tokens; what may have more has more time."""
 
 
-def generation_task(assigned: Assigned, *, now: int, timeout: float) -> GenerationTask:
-    """The engine's task; it ends at its own time-out (seconds from now, in ms) or with its request."""
+def generation_task(assigned: Assigned, *, now: int, limits: EngineSettings) -> GenerationTask:
+    """The engine's task; it ends at its own time-out, counted from ``now`` (ms), or with its request."""
     group = assigned.group
+    long = group.max_new_tokens > _LONG
+    timeout = limits.long_sample_timeout if long else limits.sample_timeout
     return GenerationTask(
         key=assigned.key,
         messages=group.messages,

@@ -8,7 +8,7 @@ back, a sample in the making is not begun again.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from pipeline.engine.base import Completion, TaskKey
@@ -39,6 +39,7 @@ class TaskDesk:
         self._ended: dict[TaskKey, Completion] = {}
         self._decided: OrderedDict[tuple[str, int], int] = OrderedDict()
         self._surplus: list[Finished] = []
+        self._failed = Counter[TaskKey]()
 
     @property
     def busy(self) -> bool:
@@ -86,6 +87,7 @@ class TaskDesk:
             assigned = self._tasks[key]
             if key[:2] in self._decided or assigned.group.deadline_at <= now:
                 del self._tasks[key]
+                self._failed.pop(key, None)
                 self._surplus.append(assigned.finished)
                 continue
             self._waiting.charge(assigned, why)
@@ -109,6 +111,16 @@ class TaskDesk:
             return
         self._ended[key] = completion
 
+    def again(self, key: TaskKey, attempts: int) -> bool:
+        """Draw a running task again, whose engine failed; ``False`` after so many attempts, or nobody waits for it."""
+        self._failed[key] += 1
+        if key not in self._tasks or key not in self._running or self._failed[key] >= attempts:
+            del self._failed[key]
+            return False
+        self._waiting.put_back(self._tasks[key])
+        del self._running[key]
+        return True
+
     def decide(self, request: tuple[str, int], at: int) -> list[TaskKey]:
         """Nobody waits for this request any more, since ``at`` (ms): names its running tasks, which can stop."""
         self._decided[request] = at + _CLOCK_SLACK_MS
@@ -131,6 +143,7 @@ class TaskDesk:
         ran = [assigned for assigned in ran if assigned.finished in through]
         for assigned in ran:
             del self._ended[assigned.key], self._running[assigned.key], self._tasks[assigned.key]
+            self._failed.pop(assigned.key, None)
         return ran
 
     def cleared(self, ran: Collection[Assigned]) -> set[Work]:
@@ -148,6 +161,7 @@ class TaskDesk:
         """Forget the records of these partitions; running tasks go on in case the records come back."""
         self._tasks = {key: a for key, a in self._tasks.items() if a.finished.place not in places}
         self._waiting.keep(self._tasks)
+        self._failed = Counter({key: count for key, count in self._failed.items() if key in self._tasks})
         self._surplus = [item for item in self._surplus if item.place not in places]
 
     def keep(self, owned: Collection[Place]) -> list[TaskKey]:

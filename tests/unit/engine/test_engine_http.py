@@ -97,8 +97,8 @@ def test_a_repetition_that_says_something_else_is_not_joined_to_what_was_shown()
     [
         (status(400, {"error": {"message": "top_p is odd"}}), "server_refused", "top_p is odd"),
         (status(422, {"detail": "unexpected field"}), "server_refused", "unexpected field"),
-        (status(401), "server_refused", "API_KEY"),
-        (status(404), "server_refused", "MODEL"),
+        (status(401), "server_access", "API_KEY"),
+        (status(404), "server_access", "MODEL"),
         (status(302, Location="http://127.0.0.1:1/"), "server_refused", "302"),
         (
             status(400, {"error": {"message": "4097 tokens", "code": "context_length_exceeded"}}),

@@ -78,3 +78,29 @@ def test_a_published_sample_is_forgotten_and_its_key_begins_anew():
 
 def test_the_stand_in_has_the_writers_own_signature():
     assert Written.tokens.__annotations__ == ProgressWriter.tokens.__annotations__
+
+
+def test_a_sample_that_is_drawn_again_adds_nothing_to_what_was_shown():
+    stream, written = token_stream()
+    for key in (KEY, OTHER):
+        stream.add(key, "one ")
+    stream.flush(1_000)
+    stream.add(KEY, "two")
+    stream.again(KEY)
+    for key in (KEY, OTHER):
+        stream.add(key, "three")
+    stream.flush(2_000)
+    assert written.of(KEY) == [("one ", 1_000)]
+    assert written.of(OTHER) == [("one ", 1_000), ("three", 2_000)]
+    stream.end(KEY)
+    stream.add(KEY, "four")
+    stream.flush(3_000)
+    assert written.of(KEY)[1:] == [("four", 3_000)]
+
+
+def test_a_sample_that_has_shown_nothing_yet_is_shown_when_it_is_drawn_again():
+    stream, written = token_stream()
+    stream.again(KEY)
+    stream.add(KEY, "one")
+    stream.flush(1_000)
+    assert written.of(KEY) == [("one", 1_000)]

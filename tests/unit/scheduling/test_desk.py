@@ -253,3 +253,36 @@ def test_every_task_is_published_exactly_once_whatever_is_dropped_and_taken_agai
         committed += finished
         desk.published(finished)
     assert Counter(committed) == Counter(item.finished for item in items)
+
+
+def test_a_sample_that_its_engine_failed_is_the_next_to_begin_until_its_attempts_are_used_up() -> None:
+    desk = TaskDesk(QUOTAS)
+    for name in ("a", "b"):
+        desk.take(assigned(name))
+    (first,) = desk.begin(1, now=0)
+    for _ in range(2):
+        assert desk.again(first.key, attempts=3)
+        assert desk.publishable() == ([], []) and not desk.busy
+        assert list(desk.begin(1, now=0)) == [first]
+    assert not desk.again(first.key, attempts=3)
+    desk.end(failed := completion(first.key, FinishReason.ERROR))
+    assert desk.publishable() == ([(first, failed)], [first.finished])
+
+
+def test_a_sample_that_nobody_holds_any_more_is_not_drawn_again() -> None:
+    desk = TaskDesk(QUOTAS)
+    desk.take(item := assigned("a"))
+    list(desk.begin(1, now=0))
+    desk.drop({item.finished.place})
+    assert not desk.again(item.key, attempts=3)
+    desk.end(completion(item.key, FinishReason.ERROR))
+    assert desk.publishable() == ([], [])
+
+
+def test_a_failed_sample_whose_deadline_has_passed_meanwhile_is_through_unrun() -> None:
+    desk = TaskDesk(QUOTAS)
+    desk.take(item := assigned("a", deadline=5))
+    list(desk.begin(1, now=0))
+    assert desk.again(item.key, attempts=3)
+    assert list(desk.begin(1, now=6)) == []
+    assert desk.publishable() == ([], [item.finished])

@@ -28,9 +28,10 @@ from pipeline.scheduling.convert import generation_task
 from pipeline.scheduling.expand import LONGEST_QUESTION, Expansion, expand
 from pipeline.scheduling.validate import check_content, check_identity
 from pipeline.scheduling.waiting import Assigned
-from pipeline.settings import LimitSettings
+from pipeline.settings import EngineSettings, LimitSettings
 
 LIMITS = LimitSettings()  # type: ignore[call-arg]
+ENGINE = EngineSettings()  # type: ignore[call-arg]
 APPENDED, NOW = 1_000_000_000, 1_000_000_050
 REQUEST = InferenceRequest("q-1", prompt="six times seven?", created_at=APPENDED - 10)
 
@@ -112,7 +113,7 @@ def test_cuts_penalty_and_log_probabilities_reach_the_engine_by_way_of_the_batch
         for group in batch.groups:
             done, work = Finished(("batches.3", 0), 0, 0), Work("batches.3", 0, 0, 0, 0)
             assigned = Assigned(group, group.tasks[0], done, NOW, 3, work)
-            task = generation_task(assigned, now=NOW, timeout=60)
+            task = generation_task(assigned, now=NOW, limits=ENGINE)
             params = task.params
             assert (params.top_k, params.min_p, params.repetition_penalty, task.top_logprobs) == wanted
 
@@ -142,7 +143,8 @@ def test_the_deadline_counts_from_created_at_if_that_can_be(given_at: int, taken
     ):
         result = expanded(request)
         assert (result.opened.created_at, result.opened.deadline_at) == (taken, taken + wait)
-        assert {(g.created_at, g.deadline_at) for _, g in result.groups} == {(taken, taken + wait)}
+        due = {(taken, taken + wait)} if taken + wait > NOW else set()
+        assert {(g.created_at, g.deadline_at) for _, g in result.groups} == due
 
 
 def test_the_marker_carries_the_request() -> None:
@@ -294,7 +296,8 @@ def test_whatever_can_be_read_can_be_written_on(
     assert codec.decode(codec.encode(result.opened)) == result.opened
     batch = Batch("b", priority, NOW, tuple(group for _, group in result.groups))
     assert codec.decode(codec.encode(batch)) == batch
-    assert sorted(tasks(result)) == list(range(result.opened.expected))
+    due = result.opened.deadline_at > NOW
+    assert sorted(tasks(result)) == list(range(result.opened.expected if due else 0))
 
 
 @pytest.mark.parametrize(
@@ -316,3 +319,19 @@ def test_stop_texts_are_bounded() -> None:
         request = InferenceRequest("r", "hi", sampling=SamplingOverrides(stop=stop))
         with pytest.raises(InvalidRequestError, match=r"sampling\.stop"):
             check_content(request, LimitSettings.model_validate({}))
+
+
+def test_what_is_past_its_deadline_opens_a_window_and_keeps_no_model_busy() -> None:
+    late = expanded(replace(REQUEST, created_at=NOW - 1_000, deadline_ms=1_000))
+    assert late.groups == () and late.opened.error is None and late.opened.expected == 3
+    assert expanded(replace(REQUEST, created_at=NOW - 1_000, deadline_ms=1_001)).groups
+
+
+def test_a_sample_that_may_be_long_has_more_time() -> None:
+    wide = replace(REQUEST, deadline_ms=1_000_000)
+    for tokens, seconds in ((1_024, 60), (1_025, 90)):
+        asked = replace(wide, sampling=SamplingOverrides(max_new_tokens=tokens))
+        (group,) = (group for _, group in expanded(asked).groups)
+        place = ("batches.3", 0)
+        assigned = Assigned(group, group.tasks[0], Finished(place, 0, 0), NOW, 3, Work(*place, 0, 0, 0))
+        assert generation_task(assigned, now=NOW, limits=ENGINE).deadline == NOW / 1000 + seconds

@@ -1,4 +1,4 @@
-"""The circuit breaker of one endpoint. Pure: state and time are passed in.
+"""The circuit breaker around something that can be down: an endpoint, an engine. Pure: state and time are passed in.
 
 Closed, attempts begin freely. After ``failures`` in a row it opens: nothing begins until ``wait_s`` have
 passed, and then one attempt, the probe. While it runs nothing else begins. A success closes the circuit,
@@ -26,7 +26,7 @@ class BreakerPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
-    """Where one endpoint stands.
+    """Where one of them stands.
 
     Attributes:
         failures: in a row.
@@ -61,7 +61,7 @@ def ended(circuit: Circuit, up: bool | None, now: float, policy: BreakerPolicy, 
     """An attempt has ended.
 
     Args:
-        up: whether the endpoint is; None when the attempt does not tell, or was given up.
+        up: whether it works; None when the attempt does not tell, or was given up.
         probe: whether this attempt was the probe. One that had begun before the circuit opened is none, and
             its failure does not make the wait longer.
     """
