@@ -165,7 +165,7 @@ class Worker:
         Raises:
             EngineError: it has.
         """
-        longest, failing = self._settings.watchdog.stall_after, self._circuit.open_for(time.monotonic())
+        longest, failing = self._settings.engine.give_up_after, self._circuit.open_for(time.monotonic())
         if 0 < longest <= failing and not self._desk.in_hand():
             raise EngineError(f"The engine has failed for {failing:.0f} s; a fresh process may do better")
 

@@ -102,6 +102,11 @@ class EngineSettings(BaseModel):
         5, ge=0, description="by the engine's fault in a row, after which it is only probed; 0: never"
     )
     breaker_wait: float = Field(10.0, gt=0, description="from a failure to the next probe")
+    give_up_after: float = Field(
+        120.0,
+        ge=0,
+        description="of nothing but failures, then the worker ends, to be started afresh; 0: never",
+    )
     image_folder: Path | None = Field(None, description="below it lie the images that requests may name")
     script: str = Field("", description="JSON options of the scripted engine")
 
@@ -233,9 +238,7 @@ class WatchdogSettings(BaseModel):
     """When an agent that stands still ends itself, to be started afresh."""
 
     stall_after: float = Field(
-        120.0,
-        ge=0,
-        description="seconds with lag and no movement, or of a failing engine; above the longest sample; 0: never",
+        120.0, ge=0, description="seconds with lag and no movement; above the longest sample; 0: never"
     )
 
 
