@@ -17,7 +17,13 @@ from faust.types import EventT
 from agents.canceller import Canceller
 from pipeline import process_memory
 from pipeline.agent_main import run_agent
-from pipeline.errors import DecodeError, PayloadTooLargeError, TallystreamError, WrongPartitionError
+from pipeline.errors import (
+    ConflictingRequestError,
+    DecodeError,
+    PayloadTooLargeError,
+    TallystreamError,
+    WrongPartitionError,
+)
 from pipeline.events import Batch, Control, Event, InferenceRequest, Opened, TaskGroup
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
@@ -27,9 +33,17 @@ from pipeline.kafka.fenced_sink import FencedSink
 from pipeline.kafka.identify import identify_with
 from pipeline.kafka.partition_worker import PartitionWorker, PartitionWorkers
 from pipeline.kafka.quarantine import Quarantine
-from pipeline.kafka.records import Identity, Output, Place, opened_identity, task_identity
+from pipeline.kafka.records import (
+    Identity,
+    Output,
+    Place,
+    content_identity,
+    opened_identity,
+    task_identity,
+)
 from pipeline.kafka.watchdog import watched
 from pipeline.scheduling.batching import Arrivals, BatchPolicy, pack
+from pipeline.scheduling.content import content_of
 from pipeline.scheduling.expand import expand
 from pipeline.scheduling.validate import check_identity, check_size
 from pipeline.settings import Settings, load_settings
@@ -96,9 +110,11 @@ class Batcher(PartitionWorker):
         outputs: list[Output] = []
         groups: list[tuple[int, TaskGroup]] = []
         taken: set[Identity] = set()
+        asked: dict[Identity, str] = {}
         for record, event in await self.call(decode_all, self.codec, records):
             try:
                 request = self._checked(record, event)
+                self._refuse_conflict(request, asked)
             except TallystreamError as error:
                 outputs.append(dead_letter(record, error, stage="batcher", shards=self.settings.shards))
                 continue
@@ -109,7 +125,8 @@ class Batcher(PartitionWorker):
                 limits=self.settings.limits,
                 refusal=_too_large(record),
             )
-            outputs.append(self._opened(expansion.opened))
+            if not self.sink.has(opened_identity(request.request_id, request.run)):
+                outputs.append(self._opened(expansion.opened))
             groups += [
                 (lane, rest) for lane, group in expansion.groups if (rest := self._unwritten(group, taken))
             ]
@@ -129,6 +146,21 @@ class Batcher(PartitionWorker):
                 f"not {record.partition}"
             )
         return event
+
+    def _refuse_conflict(self, request: InferenceRequest, asked: dict[Identity, str]) -> None:
+        """Raise if the id was asked before, also in this gathering, and something else was asked then."""
+        names, content = (request.request_id, request.run), content_of(request)
+        opened = opened_identity(*names)
+        if opened not in asked and self.sink.has(opened):
+            same = any(self.sink.has(content_identity(*names, each)) for each in (content, ""))
+        else:
+            same = asked.setdefault(opened, content) == content
+        if not same:
+            raise ConflictingRequestError(
+                f"{request.request_id!r} was asked before with other content, which stays as it is: "
+                "ask this under an id of its own, or with the next run",
+                field="request_id",
+            )
 
     def _unwritten(self, group: TaskGroup, taken: set[Identity]) -> TaskGroup | None:
         """What is neither written nor ``taken`` already in this gathering, where an id may stand twice."""
@@ -161,9 +193,10 @@ class Batcher(PartitionWorker):
                 )
 
     def _opened(self, opened: Opened) -> Output:
-        identity = opened_identity(opened.request_id, opened.run)
+        names = (opened.request_id, opened.run)
+        identities = (opened_identity(*names), content_identity(*names, opened.content))
         key = opened.request_id.encode()
-        return Output(SAMPLES, self.shard, key, self.codec.encode(opened), (identity,))
+        return Output(SAMPLES, self.shard, key, self.codec.encode(opened), identities)
 
 
 def _too_large(record: Source) -> TallystreamError | None:

@@ -5,7 +5,8 @@ TallystreamError
 ├── MissingDependencyError      a program or package is not installed
 │   └── SandboxUnavailableError  nothing here can confine a program, so none is run
 ├── InvalidRequestError         the request is wrong; names the field (HTTP 422)
-│   └── PayloadTooLargeError    does not fit a Kafka record (HTTP 413)
+│   ├── PayloadTooLargeError    does not fit a Kafka record (HTTP 413)
+│   └── ConflictingRequestError  its id was asked before, with other content (HTTP 422)
 ├── DecodeError                 these bytes are not an event of ours; goes to dead-letters
 │   ├── TooShortError
 │   ├── BadMagicError
@@ -86,6 +87,10 @@ class InvalidRequestError(TallystreamError):
 class PayloadTooLargeError(InvalidRequestError):
     code = "payload_too_large"
     http_status = 413
+
+
+class ConflictingRequestError(InvalidRequestError):
+    code = "conflicting_request"
 
 
 class DecodeError(TallystreamError):

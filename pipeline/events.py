@@ -231,6 +231,7 @@ class Opened:
         question: what was asked, for the samples that review others; empty when none will, or when it is too long.
         max_new_tokens: of one sample; with ``expected`` the request's budget.
         tests: of kind code.
+        content: a digest of what was asked, by which the same id with another question is known; empty: not known.
     """
 
     request_id: str
@@ -250,6 +251,7 @@ class Opened:
     question: str = ""
     max_new_tokens: int = 0
     tests: str | None = None
+    content: str = ""
 
 
 @dataclass(frozen=True, slots=True)

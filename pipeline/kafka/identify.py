@@ -15,6 +15,7 @@ from pipeline.kafka.fenced_sink import Identify
 from pipeline.kafka.records import (
     Identity,
     cancel_identity,
+    content_identity,
     opened_identity,
     result_identity,
     task_identity,
@@ -36,6 +37,7 @@ def identify_with(codec: Codec) -> Identify:
         match event:
             case Opened():
                 yield opened_identity(event.request_id, event.run)
+                yield content_identity(event.request_id, event.run, event.content)
             case Batch():
                 for group in event.groups:
                     for task in group.tasks:

@@ -48,6 +48,11 @@ def opened_identity(request_id: str, run: int) -> Identity:
     return ("opened", request_id, run)
 
 
+def content_identity(request_id: str, run: int, content: str) -> Identity:
+    """Of what an opened request asks; an empty content: written by a version that did not tell."""
+    return ("content", request_id, run, content)
+
+
 def result_identity(request_id: str, run: int, revision: int) -> Identity:
     return ("result", request_id, run, revision)
 

@@ -8,6 +8,7 @@ from itertools import groupby
 from pipeline.errors import InvalidRequestError, TallystreamError
 from pipeline.events import ErrorInfo, InferenceRequest, Kind, Mode, Opened, Role, SampleTask, TaskGroup
 from pipeline.language import language_of
+from pipeline.scheduling.content import content_of
 from pipeline.scheduling.modes import PROFILES, Profile, messages_on, path_of, profile_of, role_of
 from pipeline.scheduling.validate import check_content
 from pipeline.settings import LimitSettings
@@ -75,6 +76,7 @@ def expand(
         question="" if error else _question(request),
         max_new_tokens=0 if error else request.sampling.max_new_tokens or profile.max_new_tokens,
         tests=request.tests if request.kind is Kind.CODE and not error else None,
+        content=content_of(request),
     )
     if error or deadline_at <= now:  # the window ends it, and no model is kept busy with it
         return Expansion(opened, ())

@@ -118,6 +118,7 @@ GOLDEN: dict[str, Event] = {
             question="六乘七是多少?",
             max_new_tokens=2048,
             tests="assert f() == 1\n",
+            content="0123456789abcdef01234567",
         ),
         Sample(
             request_id="q-1",

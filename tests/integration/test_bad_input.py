@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import struct
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -16,6 +19,7 @@ from pipeline.events import (
     DeliveryState,
     InferenceRequest,
     Mode,
+    Sample,
     SampleTimings,
     SamplingOverrides,
     Status,
@@ -213,3 +217,27 @@ def test_a_prompt_of_3_mib_fails_fast_and_holds_up_nobody(asker: Asker) -> None:
     assert upstream.flush(60) == 0
     assert outcomes[0] is not None
     assert outcomes[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+
+
+def test_an_id_that_is_asked_again_with_other_content_goes_to_dead_letters_also_after_a_crash(
+    asker: Asker, running: Running
+) -> None:
+    first = InferenceRequest(new_request_id(now_ms()), "answers=7", created_at=now_ms())
+    others = [replace(first, prompt=f"answers={number}") for number in (1, 2, 3)]
+    for request in (first, others[0], replace(first, created_at=now_ms() + 1)):  # as one lot or as several
+        asker.put(request)
+    assert asker.finals([first.request_id])[first.request_id].answer == "7"
+    asker.put(others[1])
+    causes = [asker.dead_letter(asker.codec.encode(other)) for other in others[:2]]
+    os.kill(running.supervisor.pids["batcher-0"], signal.SIGKILL)
+    asker.put(first)
+    asker.put(others[2])
+    causes.append(asker.dead_letter(asker.codec.encode(others[2])))
+    assert {cause["code"] for cause in causes} == {"conflicting_request"}
+    assert first.request_id in causes[0]["message"]
+    neighbour = asker.ask("answers=4", priority=first.priority)
+    asker.finals([neighbour])
+    assert len(asker.dead) == len(others)
+    assert [r.answer for r in asker.results() if r.request_id == first.request_id] == ["7"]
+    seen = Counter(s.sample_index for s in asker.of(Sample) if s.request_id == first.request_id)
+    assert max(seen.values()) == 1
