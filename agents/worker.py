@@ -34,6 +34,7 @@ from pipeline.kafka.records import Finished, Output, Place
 from pipeline.kafka.transactions import TransactionalConsumer, place_of
 from pipeline.kafka.watchdog import watched
 from pipeline.ledger import Ledger
+from pipeline.scheduling.answer_cache import AnswerCache
 from pipeline.scheduling.convert import generation_task, sample_of
 from pipeline.scheduling.desk import TaskDesk
 from pipeline.scheduling.engine_circuit import EngineCircuit, is_fault
@@ -65,6 +66,7 @@ class Worker:
         self._circuit = EngineCircuit(
             BreakerPolicy(settings.engine.breaker_failures, settings.engine.breaker_wait)
         )
+        self._answers = AnswerCache(lanes.cache_bytes, lanes.cache_ttl)
         self._ended: SimpleQueue[Completion] = SimpleQueue()
         self._parked: list[tuple[Output, Finished]] = []
         self._publish_at = 0.0
@@ -156,8 +158,12 @@ class Worker:
         if begun:
             self._journal.hold(self._desk.in_hand())
         for assigned in begun:
+            task = generation_task(assigned, now=now, limits=self._settings.engine)
+            if assigned.group.cache and (known := self._answers.get(assigned.tenant, task, now / 1000)):
+                self._desk.end(known)
+                continue
             self._circuit.begun(assigned.key)
-            self._engine.submit(generation_task(assigned, now=now, limits=self._settings.engine))
+            self._engine.submit(task)
 
     def _give_up(self) -> None:
         """An engine that has failed for long may need a new process; nothing is in hand that could be blamed.
@@ -174,6 +180,10 @@ class Worker:
             self._end(self._ended.get())
         self._journal.hold(self._desk.in_hand())
         samples, finished = self._desk.publishable()
+        for assigned, completion in samples:
+            if assigned.group.cache:
+                task = generation_task(assigned, now=0, limits=self._settings.engine)
+                self._answers.put(assigned.tenant, task, completion)
         outputs = [letter for letter, _ in self._parked]
         outputs += [self._output(assigned, completion) for assigned, completion in samples]
         if self._consumer.publish(outputs, [*finished, *(end for _, end in self._parked)]):

@@ -40,6 +40,13 @@ class Role(StrEnum):
     REVIEW = "review"
 
 
+class CachePolicy(StrEnum):
+    """Whether a request may be answered by what another one was told."""
+
+    NONE = "none"
+    ALLOW = "allow"
+
+
 class FinishReason(StrEnum):
     """Why a sample's generation ended."""
 
@@ -165,6 +172,7 @@ class InferenceRequest:
     run: int = 0
     replay_id: str | None = None
     metadata: dict[str, str] = field(default_factory=dict[str, str])
+    cache: CachePolicy = CachePolicy.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +217,7 @@ class TaskGroup:
     min_p: float = 0.0
     repetition_penalty: float = 1.0
     top_logprobs: int = 0
+    cache: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +303,11 @@ class Logprobs:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One finished sample of a request."""
+    """One finished sample of a request.
+
+    Attributes:
+        cached: drawn for another request of the same question; its tokens are counted there.
+    """
 
     request_id: str
     run: int
@@ -312,6 +325,7 @@ class Sample:
     worker: str
     error: ErrorInfo | None = None
     logprobs: Logprobs | None = None
+    cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +391,7 @@ class Usage:
 
     Attributes:
         saved_tokens: an estimate: samples that never came times the mean length of those that did.
+        cached_samples: of those that came, how many the answer cache gave.
     """
 
     prompt_tokens: int
@@ -384,6 +399,7 @@ class Usage:
     saved_tokens: int
     samples_expected: int
     samples_used: int
+    cached_samples: int = 0
 
 
 @dataclass(frozen=True, slots=True)

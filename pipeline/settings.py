@@ -150,6 +150,10 @@ class WorkerSettings(BaseModel):
     max_lane_wait: float = Field(
         60.0, gt=0, description="of a lane's oldest sample; then the lane has turns beside its quota"
     )
+    cache_bytes: int = Field(
+        16_777_216, ge=0, description="of answers kept for requests that allow the cache; 0: none are"
+    )
+    cache_ttl: float = Field(1_800.0, gt=0, description="for how long an answer is given again")
     tenant_weights: dict[str, _Weight] = Field(
         default_factory=dict[str, int], description="within a lane; who is not named has 1"
     )

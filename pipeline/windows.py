@@ -373,6 +373,7 @@ def _result(
 ) -> Result:
     asks = status is Status.NEEDS_CLARIFICATION
     finished = [sample.timings.finished_at for sample in samples]
+    cached = sum(sample.cached for sample in samples)
     return Result(
         request_id=opened.request_id,
         run=opened.run,
@@ -393,6 +394,7 @@ def _result(
             saved_tokens=saved_tokens,
             samples_expected=opened.expected,
             samples_used=sum(vote.count for vote in verdict.votes),
+            cached_samples=cached,
         ),
         timings=HopTimings(
             created_at=opened.created_at,
@@ -405,5 +407,5 @@ def _result(
         error=error,
         callback=opened.callback,
         metadata=opened.metadata,
-        why=verdict.why,
+        why=f"{verdict.why}; from the answer cache" if cached else verdict.why,
     )

@@ -12,7 +12,16 @@ from pipeline.client import RequestProducer, TopicFollower
 from pipeline.commands.console import connected_settings, err, out
 from pipeline.commands.show import one_line, result_view
 from pipeline.errors import TallystreamError
-from pipeline.events import Event, InferenceRequest, Mode, Progress, Result, SamplingOverrides, Status
+from pipeline.events import (
+    CachePolicy,
+    Event,
+    InferenceRequest,
+    Mode,
+    Progress,
+    Result,
+    SamplingOverrides,
+    Status,
+)
 from pipeline.ids import new_request_id
 from pipeline.kafka.connect import make_codec
 from pipeline.telemetry import now_ms
@@ -26,6 +35,9 @@ def ask(
     n: Annotated[int | None, typer.Option(help="Number of samples instead of the mode's.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Longest sample, in tokens.")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes the samples repeatable.")] = None,
+    cache: Annotated[
+        CachePolicy, typer.Option(help="allow: in mode fast, an answer that was given before will do.")
+    ] = CachePolicy.NONE,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the result.")] = 450.0,
     json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
 ) -> None:
@@ -42,6 +54,7 @@ def ask(
         priority=priority,
         mode=mode,
         sampling=SamplingOverrides(n=n, max_new_tokens=max_tokens, seed=seed),
+        cache=cache,
     )
     follower = TopicFollower(settings, codec, [RESULTS, PROGRESS])
     producer = RequestProducer(settings, codec)

@@ -94,8 +94,8 @@ def batch(
 
     A line is a JSON object: "prompt" or "messages", and optionally "id", "mode", "priority", "kind", "tenant",
     "sampling" {n, temperature, top_p, top_k, min_p, repetition_penalty, max_new_tokens, seed, stop, top_logprobs},
-    "deadline_ms", "metadata". Memory does not grow with the file. Run the same command again to go on where a run
-    was stopped.
+    "deadline_ms", "cache", "metadata". Memory does not grow with the file. Run the same command again to go on where
+    a run was stopped.
 
     Exit codes: 0 every line has an answer, 1 some failed.
     """

@@ -139,6 +139,8 @@ def _usage(result: Result) -> Text:
         f"{usage.samples_used} of {usage.samples_expected} samples voted · "
         f"{usage.prompt_tokens:,} tokens read, {usage.completion_tokens:,} written"
     )
+    if usage.cached_samples:
+        told += f", {usage.cached_samples} from the answer cache"
     return Text(
         told + (f", {usage.saved_tokens:,} saved by stopping early" if usage.saved_tokens else ""), "dim"
     )

@@ -96,6 +96,7 @@ class Completion:
         mean_logprob: of the drawn tokens, before penalty, temperature and cuts; ``None`` without any.
         positions: one for each drawn token, if the task asked for ``top_logprobs`` and the engine has them;
             none for those whose text a stop text has cut off.
+        cached: not drawn for this task, but for one before that asked the same.
     """
 
     key: TaskKey
@@ -110,6 +111,7 @@ class Completion:
     finished_at: float
     error: ErrorInfo | None = None
     positions: tuple[Position, ...] = ()
+    cached: bool = False
 
 
 class EngineListener(Protocol):

@@ -71,6 +71,7 @@ def sample_of(assigned: Assigned, completion: Completion, *, worker: str) -> Sam
         worker=worker,
         error=error and replace(error, message=error.message[:_LONGEST_MESSAGE]),
         logprobs=packed(completion.positions, group.top_logprobs, whole=whole),
+        cached=completion.cached,
     )
 
 

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from pipeline.errors import InvalidRequestError, TallystreamError
-from pipeline.events import ErrorInfo, InferenceRequest, Kind, Mode, Opened, Role, SampleTask, TaskGroup
+from pipeline.events import (
+    CachePolicy,
+    ErrorInfo,
+    InferenceRequest,
+    Kind,
+    Mode,
+    Opened,
+    Role,
+    SampleTask,
+    TaskGroup,
+)
 from pipeline.language import language_of
 from pipeline.scheduling.content import content_of
 from pipeline.scheduling.modes import PROFILES, Profile, messages_on, path_of, profile_of, role_of
@@ -139,6 +149,7 @@ def _groups(
                     min_p=sampling.min_p or 0.0,
                     repetition_penalty=sampling.repetition_penalty or 1.0,
                     top_logprobs=sampling.top_logprobs or 0,
+                    cache=request.mode is Mode.FAST and request.cache is CachePolicy.ALLOW,
                 ),
             )
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pipeline.events import (
     Batch,
+    CachePolicy,
     Callback,
     Chain,
     Control,
@@ -70,6 +71,7 @@ GOLDEN: dict[str, Event] = {
             run=3,
             replay_id="replay-1",
             metadata={"trace": "00-ab"},
+            cache=CachePolicy.ALLOW,
         ),
         Batch(
             batch_id="q-1:0:0",
@@ -97,6 +99,7 @@ GOLDEN: dict[str, Event] = {
                     min_p=0.125,
                     repetition_penalty=1.25,
                     top_logprobs=5,
+                    cache=True,
                 ),
             ),
         ),
@@ -143,6 +146,7 @@ GOLDEN: dict[str, Event] = {
                 values=(-0.125, -0.125, -9999.0, -0.5, -0.25, 0.0),
                 dropped=True,
             ),
+            cached=True,
         ),
         Result(
             request_id="q-1",
@@ -172,7 +176,7 @@ GOLDEN: dict[str, Event] = {
                     sureness=_SURENESS,
                 ),
             ),
-            usage=Usage(1, 2, 3, 4, 5),
+            usage=Usage(1, 2, 3, 4, 5, 6),
             timings=HopTimings(_AT, _AT + 1, _AT + 2, _AT + 3, _AT + 4),
             clarifying_question="Which one?",
             error=_ERROR,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.events import (
+    CachePolicy,
     Callback,
     Delivery,
     DeliveryState,
@@ -79,6 +80,17 @@ def test_the_same_request_twice_is_the_same_request(asker: Asker) -> None:
     assert Counter(r.request_id for r in asker.results())[request.request_id] == 1
     seen = Counter((s.request_id, s.sample_index) for s in asker.of(Sample))
     assert max(seen.values()) == 1
+
+
+def test_a_question_that_was_answered_is_answered_from_memory_if_that_is_allowed(asker: Asker) -> None:
+    question, allowed = "answers=5 and a question of its own", {"mode": Mode.FAST, "cache": CachePolicy.ALLOW}
+    drawn = asker.ask(question, **allowed)
+    assert asker.finals([drawn])[drawn].usage.cached_samples == 0
+    asked = [asker.ask(question, **allowed), asker.ask(question, mode=Mode.FAST)]
+    told, fresh = (asker.finals(asked)[name] for name in asked)
+    assert (told.answer, told.usage.cached_samples, told.usage.completion_tokens) == ("5", 1, 0)
+    assert "from the answer cache" in told.why
+    assert (fresh.answer, fresh.usage.cached_samples) == ("5", 0) and fresh.usage.completion_tokens > 0
 
 
 def test_callbacks_are_signed_and_recorded(asker: Asker, running: Running) -> None:
