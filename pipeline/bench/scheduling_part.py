@@ -1,4 +1,4 @@
-"""The worker's choice: shares of lanes, waits of low ones, urgent requests, tenants, and what a choice costs."""
+"""The worker's choice: shares of lanes, waits, urgent requests, tenants, what a choice costs; and stopping."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Final
 
 from pipeline.bench.parts import Measure
 from pipeline.bench.scheduling_decisions import decisions
+from pipeline.bench.scheduling_stops import last_tokens, stops
 from pipeline.bench.scheduling_waits import low_lane, shares, tenants, urgent_requests
 
 MEASURES: Final[dict[str, Measure]] = {
@@ -14,4 +15,6 @@ MEASURES: Final[dict[str, Measure]] = {
     "urgent": urgent_requests,
     "tenants": tenants,
     "decisions": decisions,
+    "cancel-step": last_tokens,
+    "stops": stops,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from pipeline.bench.simulated_worker import Load, simulate
@@ -14,6 +15,7 @@ from pipeline.settings import WorkerSettings
 WORKER = WorkerSettings()
 
 
+@pytest.mark.integration
 def test_every_measure_has_its_rows(tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
     ran = CliRunner().invoke(app, ["bench", "scheduling", "--quick", "--json", str(file)])
@@ -25,6 +27,9 @@ def test_every_measure_has_its_rows(tmp_path: Path) -> None:
         "priority 0, 3 samples, 8 rows: p95 beside full lanes / alone",
         "a tenant in the worker's hands, 1 samples: p95 beside a flood / alone",
         "a tenant behind the flood in the partition, 1 samples: p95 beside a flood / alone",
+        "tokens after a cancel, most",
+        "order to cancel → result, longest",
+        "worker asleep: latest end / deadline",
     ):
         assert rows[name]["goal"] is not None and rows[name]["value"] >= 0
     assert rows["last lane beside a full lane 0: longest wait"]["met"]
