@@ -13,6 +13,7 @@ from test_window_table import Log
 from window_events import opened, sample
 
 from agents.aggregator import Aggregator
+from pipeline.errors import BrokerDownError
 from pipeline.events import (
     Batch,
     Control,
@@ -69,7 +70,7 @@ def _lately(one: Sample) -> Sample:
 
 
 class Death(IntEnum):
-    """The step after which the process dies."""
+    """The step after which the process dies; or after which it fails, and goes on."""
 
     NOT = 0
     BEFORE_WRITING = 1
@@ -106,14 +107,14 @@ class Kept(Log):
 
     def __init__(self) -> None:
         super().__init__()
-        self.death = Death.NOT
+        self.death, self.failure = Death.NOT, BaseException()
 
     async def log(self, partition: int, writes: Sequence[tuple[bytes, bytes | None]]) -> None:
         if self.death in (Death.BEFORE_WRITING, Death.AFTER_RESULTS):
-            raise _Died
+            raise self.failure
         await super().log(partition, writes)
         if self.death is Death.AFTER_TABLE:
-            raise _Died
+            raise self.failure
 
 
 class Partition:
@@ -141,12 +142,13 @@ class Partition:
         self.aggregator.written = self.written.__contains__
         self.loop.run_until_complete(self.aggregator.prepare())
 
-    def handle(self, events: Iterable[Event], death: Death = Death.NOT) -> bool:
-        """Handle records together; ``False``: the owner died, and there is a new one."""
+    def handle(self, events: Iterable[Event], death: Death = Death.NOT, *, survives: bool = False) -> bool:
+        """Handle records together; ``False``: they come again, to a new owner or to the one that Kafka has failed."""
+        failure = BrokerDownError("away") if survives else _Died()
 
         async def emit(outputs: Iterable[Output]) -> None:
             if death is Death.BEFORE_WRITING:
-                raise _Died
+                raise failure
             for out in outputs:
                 if out.identities and self.written.issuperset(out.identities):
                     continue
@@ -155,14 +157,14 @@ class Partition:
                 self.results += [event] if isinstance(event, Result) else []
                 self.reviews += event.groups if isinstance(event, Batch) else []
             if death is Death.AFTER_RESULTS:
-                raise _Died
+                raise failure
 
-        self.kept.death = death
+        self.kept.death, self.kept.failure = death, failure
         try:
             self.loop.run_until_complete(self.aggregator.handle([record(event) for event in events], emit))
-        except _Died:
+        except (_Died, BrokerDownError):
             self.told.sure.clear()  # what moved may be kept and not told
-        if death is not Death.NOT:
+        if death is not Death.NOT and not survives:
             self.start()
         return death is Death.NOT
 

@@ -1,5 +1,5 @@
-"""Samples reordered, repeated, late and missing, orders to cancel at any point, and crashes between any two steps of
-the aggregator.
+"""Samples reordered, repeated, late and missing, orders to cancel at any point, and crashes and failures
+between any two steps of the aggregator.
 
 A machine of Hypothesis plays the log of one partition into the real aggregator, with a changelog and a sink
 of this process. A crash after any step loses what was in memory and brings unacknowledged records again.
@@ -80,11 +80,11 @@ class Aggregations(RuleBasedStateMachine):
         if (group.request_id, index) not in came:
             self.log += [review(group, better)] * repeats
 
-    @rule(most=st.sampled_from([0, 1, 2, 3, 6, 50]), death=st.sampled_from(Death))
-    def handle(self, most: int, death: Death) -> None:
-        """The next records, handled together; a process that dies acknowledges none of them."""
+    @rule(most=st.sampled_from([0, 1, 2, 3, 6, 50]), death=st.sampled_from(Death), survives=st.booleans())
+    def handle(self, most: int, death: Death, survives: bool = False) -> None:
+        """The next records, handled together; a process that dies or fails acknowledges none of them."""
         batch = self.log[self.acknowledged : self.acknowledged + most]
-        if self.partition.handle(batch, death):
+        if self.partition.handle(batch, death, survives=survives):
             self.acknowledged += len(batch)
 
     @invariant()
