@@ -134,7 +134,9 @@ class Aggregator(PartitionWorker):
         touched.update(self._checked())
         # Off the loop: an answer that is hard to read costs a good part of a second.
         results, rounds = await self.call(self._settled, list(touched), now)
-        states = [(key, self.windows[key].state) for key in self.moved if not self._over(key)]
+        moves = [(key, self.windows[key].state) for key in self.moved]
+        moves += [((result.request_id, result.run), result.status) for result in results]
+        untold = [(key, state) for key, state in moves if not self._over(key)]
         fresh = [result for result in results if not self._superseded(result)]
         for result in fresh:
             outputs += self._publication(result, now)
@@ -150,8 +152,7 @@ class Aggregator(PartitionWorker):
         for key, window in self.windows.forget(now - round(self.settings.window.keep_closed * 1000)):
             self.store.closed(key, window)
         await self.store.flush()
-        states += [((result.request_id, result.run), result.status) for result in fresh]
-        self._tell(states, touched, now)
+        self._tell(untold, touched, now)
 
     def _settled(
         self, keys: Sequence[WindowKey], now: int
@@ -161,14 +162,10 @@ class Aggregator(PartitionWorker):
         for key in keys:
             window = self.windows[key]
             found = window.settle(now)
-            if any(is_final(result) for result in found):
-                results += found
-                continue
-            if (plan := window.round(now)) is not None and window.reviewed(plan):
-                window.asked = Asked.of(plan)
-                found = window.settle(now)  # no record comes any more that would ask for it
             results += found
-            if plan is not None and window.asked is None:
+            if any(is_final(result) for result in found):
+                continue
+            if (plan := window.round(now)) is not None:
                 rounds.append((key, plan))
             elif window.unchecked and window.opened is not None:
                 self.checker.submit(key, list(window.samples.values()), window.opened.tests)
@@ -250,9 +247,9 @@ class Aggregator(PartitionWorker):
             self.store.first_published(key)
 
     def _tell(
-        self, states: Sequence[tuple[WindowKey, Status]], touched: Iterable[WindowKey], now: int
+        self, moves: Sequence[tuple[WindowKey, Status]], touched: Iterable[WindowKey], now: int
     ) -> None:
-        for key, state in states:
+        for key, state in moves:
             self.tell.state(*key, state, now)
         for key in touched:
             window = self.windows.get(key)  # which an old order, that nothing met, has not left

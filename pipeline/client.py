@@ -80,6 +80,9 @@ class RequestProducer:
 def send_control(settings: Settings, codec: Codec, words: Sequence[Control], timeout: float = 30.0) -> None:
     """Write to ``control``; returns when the broker has all of it.
 
+    In no transaction, unlike what other commands write: an order that comes twice does no harm, and two people who
+    cancel at the same time must not fence each other.
+
     Raises:
         InvalidRequestError: no request has such an id; nothing was sent.
         BrokerDownError: it has not within ``timeout`` seconds, or refuses.

@@ -128,17 +128,17 @@ class Window:
         return self.opened is not None and len(self.samples) < self.opened.expected + reviews
 
     def round(self, now: int) -> Round | None:
-        """The review round that is to be asked for now: once, when all answers are in and do not agree."""
+        """The review round that is to be asked for now: once, when all answers are in and do not agree.
+
+        None is, when its reviews are here already, asked for by an owner that died before it could note that.
+        """
         if self.opened is None or self.asked is not None or not self._complete(self.opened):
             return None
         policy = self._policy(self.opened)
-        return (
-            None if policy.review is None else plan_round(self.opened, self._vote(self.opened), policy, now)
-        )
-
-    def reviewed(self, plan: Round) -> bool:
-        """The reviews of this round are here already: an older owner has asked for them."""
-        return self._reviews >= len(plan.pairs)
+        if policy.review is None:
+            return None
+        plan = plan_round(self.opened, vote(self._answers(), policy), policy, now)
+        return None if plan is None or self._reviews >= len(plan.pairs) else plan
 
     @property
     def complete(self) -> bool:

@@ -31,6 +31,7 @@ from pipeline.telemetry import now_ms
 from pipeline.topics import CONTROL, DEAD_LETTERS, DELIVERIES, PROGRESS, RESULTS, SAMPLES
 from tests.e2e.commands import environment, tallystream
 from tests.integration.asker import Asker
+from tests.integration.killed import environment_of
 from tests.integration.own_pipeline import OwnPipeline, own_pipeline
 
 pytestmark = pytest.mark.integration
@@ -49,8 +50,7 @@ class Slow:
 
     @property
     def env(self) -> dict[str, str]:
-        settings = self.pipeline.settings
-        return environment(TALLYSTREAM_BOOTSTRAP=settings.bootstrap, TALLYSTREAM_APP=settings.app)
+        return environment_of(self.pipeline.settings)
 
 
 @pytest.fixture(scope="module")

@@ -54,6 +54,17 @@ def test_answers_that_disagree_are_reviewed_before_the_window_closes() -> None:
     assert not window.outstanding
 
 
+def test_a_round_that_was_asked_for_by_an_owner_that_died_is_the_same_and_is_not_asked_for_again() -> None:
+    window = deep("1", "2", "3", "4")
+    plan = window.round(NOW)
+    assert plan is not None and len(plan.pairs) == 6
+    for index, pair in enumerate(plan.pairs, 4):
+        assert window.round(NOW) == plan and window.settle(NOW) == []
+        window.add(review(index, pair, "A" if pair.a > pair.b else "B"))
+    assert window.round(NOW) is None
+    assert [result.chosen_sample for result in window.settle(NOW)] == [max(p.a for p in plan.pairs)]
+
+
 def test_a_round_that_does_not_come_in_time_leaves_the_vote() -> None:
     window = deep(*LEVEL)
     (plain,) = deep(*LEVEL, question="").settle(NOW)
