@@ -78,7 +78,9 @@ class Injector:
         if not self.done:
             return
         last = self.done[-1].recovery
-        if not until(lambda: last.seconds is not None, _LONG) and self.mender.mend():
+        if not until(lambda: last.seconds is not None, _LONG) and (
+            self.mender.mend() or self.mender.end_hanging()
+        ):
             until(lambda: last.seconds is not None, _LONG)
         until(lambda: last.seconds is not None)
 

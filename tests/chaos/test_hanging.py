@@ -83,10 +83,10 @@ def test_a_transaction_that_kafka_forgot_is_ended_and_one_that_it_knows_is_not(b
     known = _begin(broker.bootstrap, "known")
 
     assert _committed(broker.bootstrap) == []
-    ended = end_hanging(broker, minutes=0)
+    ended = end_hanging(broker)
     assert {found.topic for found in ended} == {TOPIC, "__consumer_offsets"}
     assert Hanging(TOPIC, 0, 0) in ended
-    assert end_hanging(broker, minutes=0) == []
+    assert end_hanging(broker) == []
 
     known.commit_transaction(30)
     eventually(lambda: _committed(broker.bootstrap) == [b"behind", b"known"])
