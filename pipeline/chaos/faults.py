@@ -39,18 +39,17 @@ class Injected:
 
 
 class Injector:
-    """Makes one fault at a time; blocking."""
+    """Makes one fault at a time; blocking.
+
+    Attributes:
+        mender: of the Kafka that faults hit.
+    """
 
     def __init__(self, supervisor: Supervisor, broker: LocalBroker | None, watch: Watch) -> None:
         self._supervisor, self._broker, self._watch = supervisor, broker, watch
         self._clock = threading.Event()
-        self._mender = Mender(broker)
+        self.mender = Mender(broker)
         self.done: list[Injected] = []
-
-    @property
-    def restarts(self) -> int:
-        """How often Kafka had to be started again because it had not come back whole."""
-        return self._mender.restarts
 
     @property
     def has_broker(self) -> bool:
@@ -79,12 +78,16 @@ class Injector:
         if not self.done:
             return
         last = self.done[-1].recovery
-        if not until(lambda: last.seconds is not None, _LONG) and self._mender.mend():
+        if not until(lambda: last.seconds is not None, _LONG) and (
+            self.mender.mend() or self.mender.end_hanging()
+        ):
             until(lambda: last.seconds is not None, _LONG)
         until(lambda: last.seconds is not None)
 
     def make(self, fault: Fault) -> Injected:
         """Kill or pause; a broker that was killed, and a process that was paused, goes on when this returns."""
+        if fault.actor.is_broker:
+            self.mender.end_hanging()
         pid = self._pid(fault.actor)
         injected = Injected(fault, now_ms(), self._watch.recovery())
         self.done.append(injected)

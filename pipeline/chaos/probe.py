@@ -29,13 +29,18 @@ def serves(bootstrap: str) -> bool:
 
 
 def names(partitions: int) -> Iterator[str]:
-    """For each partition of a coordinator's topic a name whose coordinator it holds.
+    """For each partition of a coordinator's topic a name whose coordinator it holds."""
+    for partition in range(partitions):
+        candidates = (f"probe-{number}" for number in count())
+        yield next(name for name in candidates if partition_of(name, partitions) == partition)
+
+
+def partition_of(name: str, partitions: int) -> int:
+    """Where the coordinator of a group or of a transactional id keeps it.
 
     Kafka takes the name's Java hash code, without its sign, modulo the number of partitions.
     """
-    for partition in range(partitions):
-        candidates = (f"probe-{number}" for number in count())
-        yield next(name for name in candidates if abs(_hash(name)) % partitions == partition)
+    return abs(_hash(name)) % partitions
 
 
 def _hash(text: str) -> int:

@@ -23,6 +23,7 @@ from pipeline.chaos.findings import summarised
 from pipeline.chaos.guarantees import VICTIMS
 from pipeline.chaos.history import keep_history
 from pipeline.chaos.load import Load
+from pipeline.chaos.mending import Mender
 from pipeline.chaos.options import Options, Progress
 from pipeline.chaos.receiver import FaultyReceiver
 from pipeline.chaos.report import Report
@@ -109,7 +110,7 @@ def run_chaos(settings: Settings, options: Options, say: Say, progress: Progress
         planned=options.kills,
         faults=injector.done,
         exits=exits,
-        counts=_counts(evidence) | {"kafka_restarts": injector.restarts},
+        counts=_counts(evidence) | _mended(injector.mender),
         calm=calm,
         chaos=chaos,
         findings=summarised(audit(evidence)),
@@ -190,6 +191,10 @@ def _repeats_callbacks(made: Injected) -> bool:
 def _disturbance(made: Injected) -> Disturbance:
     lasted = PATIENCE if made.recovery.seconds is None else made.recovery.seconds
     return Disturbance(made.at, made.at + round(1000 * max(lasted, made.fault.lasts)))
+
+
+def _mended(mender: Mender) -> dict[str, int]:
+    return {"kafka_restarts": mender.restarts, "kafka_hanging_transactions": mender.hanging}
 
 
 def _counts(evidence: Evidence) -> dict[str, int]:

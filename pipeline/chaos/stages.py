@@ -82,6 +82,11 @@ class Stages:
         """Send nothing more and wait until everything has ended, or nothing moves any more."""
         self._progress.stage = "finishing"
         self._load.stop()
+        self._wait_for_all()
+        if self._watch.waiting and self.injector.mender.end_hanging():
+            self._wait_for_all()
+
+    def _wait_for_all(self) -> None:
         patience = self._options.stuck_after
         until(lambda: not self._watch.waiting or self._watch.idle_for() > patience, _LONGEST_FINISH)
 

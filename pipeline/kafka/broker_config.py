@@ -8,6 +8,11 @@ from pathlib import Path
 
 _COMMON = Path(__file__).resolve().parents[2] / "ops" / "kafka" / "server.properties"
 
+_SESSION_MS = 3_000
+"""One of several that was killed may come back once its old session has ended."""
+_SESSION_ALONE_MS = 30_000
+"""Nobody takes over from a node alone: a stall of the machine shall not leave its partitions without a leader."""
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -59,6 +64,7 @@ def write_properties(node: Node, nodes: Sequence[Node]) -> None:
     voters = ",".join(each.voter for each in nodes)
     own = {
         "node.id": node.id,
+        "broker.session.timeout.ms": _SESSION_MS if copies > 1 else _SESSION_ALONE_MS,
         "listeners": f"PLAINTEXT://{node.address},CONTROLLER://127.0.0.1:{node.controller_port}",
         "advertised.listeners": f"PLAINTEXT://{node.address}",
         "controller.quorum.voters": voters,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
@@ -29,9 +30,11 @@ from pipeline.settings import Settings
 
 START_SECONDS = 90.0
 STOP_SECONDS = 30.0
+TOOL_SECONDS = 60.0
 REACH_SECONDS = 10.0
 _PORT_ATTEMPTS = 3
 _LOG_LINES = 20
+_TOLD = 2_000
 
 # Measured on two shared cores: the C1 compiler alone halves the CPU of a start, and the serial collector has the
 # fewest threads.
@@ -113,11 +116,7 @@ class LocalBroker:
             BrokerDownError: Kafka does not start; carries the last lines of its log.
         """
         began = time.monotonic()
-        java = require("java")
-        jars = kafka_jars(self._home, self._say)
-        archive = class_archive(jars)
-        shared = [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
-        command = [java, *_JVM, *shared, *_LOGGING, "-cp", f"{jars}/*"]
+        command = self._java()
         if self._nodes:
             self._start_nodes(command)
         else:
@@ -129,6 +128,29 @@ class LocalBroker:
         child = self._children.pop(node)
         signal_group(child, signal.SIGKILL)
         child.wait()
+
+    def tool(self, name: str, *arguments: str) -> str:
+        """Run one of Kafka's own tools to its end and return what it printed.
+
+        Args:
+            name: its Java class.
+
+        Raises:
+            BrokerDownError: it did not succeed; carries the end of what it said.
+        """
+        try:
+            done = subprocess.run(
+                [*self._java(), name, *arguments],
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=TOOL_SECONDS,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise BrokerDownError(f"Kafka's {name} did not end within {TOOL_SECONDS:.0f} s") from error
+        if done.returncode:
+            raise BrokerDownError(f"Kafka's {name} failed: {(done.stderr or done.stdout)[-_TOLD:]}")
+        return done.stdout
 
     def stop(self) -> None:
         """Stop every node cleanly and remove the data, unless it was to be kept; a second call does nothing."""
@@ -150,6 +172,18 @@ class LocalBroker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def _java(self) -> list[str]:
+        """Java with its options and Kafka's class path.
+
+        Raises:
+            MissingDependencyError: Java or Maven is not installed.
+        """
+        java = require("java")
+        jars = kafka_jars(self._home, self._say)
+        archive = class_archive(jars)
+        shared = [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
+        return [java, *_JVM, *shared, *_LOGGING, "-cp", f"{jars}/*"]
 
     def _start_first(self, command: list[str]) -> None:
         """Choose folder and ports and start; on other ports again if somebody else was quicker to take one."""
