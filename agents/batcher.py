@@ -15,8 +15,8 @@ import structlog
 from faust.types import EventT
 
 from pipeline import process_memory
-from pipeline.errors import DecodeError, PayloadTooLargeError, TallystreamError, WrongPartitionError
-from pipeline.events import Batch, Event, InferenceRequest, Opened, TaskGroup
+from pipeline.errors import PayloadTooLargeError, TallystreamError
+from pipeline.events import Batch, Opened, TaskGroup
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
 from pipeline.kafka.dead_letters import Source, dead_letter, decode_all
@@ -29,7 +29,7 @@ from pipeline.kafka.records import Identity, Output, Place, opened_identity, tas
 from pipeline.kafka.watchdog import watched
 from pipeline.scheduling.batching import Arrivals, BatchPolicy, pack
 from pipeline.scheduling.expand import expand
-from pipeline.scheduling.validate import check_identity, check_size
+from pipeline.scheduling.validate import check_routed, check_size
 from pipeline.settings import Settings, load_settings
 from pipeline.telemetry import configure_logging, now_ms
 from pipeline.topics import (
@@ -39,7 +39,6 @@ from pipeline.topics import (
     REQUESTS,
     SAMPLES,
     lane_of,
-    request_partition,
 )
 
 log = structlog.get_logger("agents.batcher")
@@ -95,7 +94,9 @@ class Batcher(PartitionWorker):
         taken: set[Identity] = set()
         for record, event in await self.call(decode_all, self.codec, records):
             try:
-                request = self._checked(record, event)
+                if isinstance(event, TallystreamError):
+                    raise event
+                request = check_routed(event, record.partition, self.settings.shards)
             except TallystreamError as error:
                 outputs.append(dead_letter(record, error, stage="batcher", shards=self.settings.shards))
                 continue
@@ -112,20 +113,6 @@ class Batcher(PartitionWorker):
             ]
         outputs += self._batches(groups)
         await emit(outputs)
-
-    def _checked(self, record: Source, event: Event | TallystreamError) -> InferenceRequest:
-        if isinstance(event, TallystreamError):
-            raise event
-        if not isinstance(event, InferenceRequest):
-            raise DecodeError(f"a {type(event).__name__} on {REQUESTS}")
-        check_identity(event)
-        wanted = request_partition(event.request_id, event.priority, self.settings.shards)
-        if wanted != record.partition:
-            raise WrongPartitionError(
-                f"{event.request_id!r} with priority {event.priority} belongs on partition {wanted}, "
-                f"not {record.partition}"
-            )
-        return event
 
     def _unwritten(self, group: TaskGroup, taken: set[Identity]) -> TaskGroup | None:
         """What is neither written nor ``taken`` already in this gathering, where an id may stand twice."""

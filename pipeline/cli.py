@@ -23,6 +23,7 @@ from pipeline.commands.deliveries import deliveries
 from pipeline.commands.demo import demo
 from pipeline.commands.doctor import doctor
 from pipeline.commands.explain import explain
+from pipeline.commands.replay import replay
 from pipeline.commands.revote import revote
 from pipeline.commands.topics import topics
 from pipeline.commands.up import up
@@ -45,6 +46,7 @@ app.command()(up)
 app.command()(ask)
 app.command()(batch)
 app.command()(explain)
+app.command()(replay)
 app.command()(revote)
 app.command()(calibrate)
 app.command()(chaos)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from pipeline.engine.params import MOST_TOP_LOGPROBS
-from pipeline.errors import InvalidRequestError, PayloadTooLargeError
-from pipeline.events import PRIORITIES, InferenceRequest, Kind
+from pipeline.errors import DecodeError, InvalidRequestError, PayloadTooLargeError, WrongPartitionError
+from pipeline.events import PRIORITIES, Event, InferenceRequest, Kind
 from pipeline.fusion.code_tests import parse_tests
 from pipeline.settings import LimitSettings
-from pipeline.topics import REQUESTS, largest_record
+from pipeline.topics import REQUESTS, largest_record, request_partition
 
 _LONGEST_ID = 128
 _LONGEST_URL = 2_048
@@ -21,6 +21,27 @@ _LONGEST_DEADLINE_MS = 2**40
 _LARGEST_SEED = 2**62
 _LEAST_PENALTY, _MOST_PENALTY = 0.1, 10
 """Logits are some tens: beyond these, one repeated token decides everything, and far beyond, they overflow."""
+
+
+def check_routed(event: Event, partition: int, shards: int) -> InferenceRequest:
+    """Refuse what the batcher parks: the request of a record that is one, and stands where it belongs.
+
+    Args:
+        partition: of ``requests``, on which the record stands.
+
+    Raises:
+        DecodeError: another event, or another partition's request.
+        InvalidRequestError: it can not be routed; names the field.
+    """
+    if not isinstance(event, InferenceRequest):
+        raise DecodeError(f"a {type(event).__name__} on {REQUESTS}")
+    check_identity(event)
+    wanted = request_partition(event.request_id, event.priority, shards)
+    if wanted != partition:
+        raise WrongPartitionError(
+            f"{event.request_id!r} with priority {event.priority} belongs on partition {wanted}, not {partition}"
+        )
+    return event
 
 
 def check_identity(request: InferenceRequest) -> None:
