@@ -23,6 +23,7 @@ from pipeline.commands.deliveries import deliveries
 from pipeline.commands.demo import demo
 from pipeline.commands.doctor import doctor
 from pipeline.commands.explain import explain
+from pipeline.commands.offsets import offsets
 from pipeline.commands.replay import replay
 from pipeline.commands.revote import revote
 from pipeline.commands.topics import topics
@@ -55,6 +56,7 @@ app.command()(doctor)
 app.add_typer(topics, name="topics")
 app.add_typer(dead_letters, name="dead-letters")
 app.add_typer(deliveries, name="deliveries")
+app.add_typer(offsets, name="offsets")
 
 
 @app.command()

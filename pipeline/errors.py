@@ -20,6 +20,7 @@ TallystreamError
 │   └── ModelServerDownError    the server that draws the samples does not answer
 ├── SignatureError              a callback was not signed by us (HTTP 401)
 ├── FencedError                 a newer owner has taken over; reopen, never patch
+├── GroupInUseError             a consumer group has members, or an open transaction; stop them first
 ├── EngineError                 a model could not be loaded or run
 │   ├── ModelLoadError
 │   └── GenerationError         one sample failed; its neighbours go on
@@ -154,6 +155,13 @@ class SignatureError(TallystreamError):
 
 class FencedError(TallystreamError):
     code = "fenced"
+    retriable = True
+
+
+class GroupInUseError(TallystreamError):
+    """What a member of the group is about to commit would be lost, or undo this."""
+
+    code = "group_in_use"
     retriable = True
 
 
