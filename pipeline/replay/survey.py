@@ -200,7 +200,7 @@ class Survey:
         if known.run >= run:
             return Planned(each, f"run {known.run} was asked; the number must be above it")
         if each.request_id in running:
-            return Planned(each, f"run {known.run} has not ended")
+            return Planned(each, f"run {known.run} has no final result yet")
         if not each.fits:
             return Planned(each, "does not fit the topic any more")
         return Planned(each)

@@ -124,7 +124,7 @@ def test_what_runs_and_what_does_not_fit_is_left_out_with_a_reason() -> None:
     made = plan(replace(ALL, run=1), InferenceRequest("a"), InferenceRequest("b", "x" * 100), running=["a"])
     assert asked(made) == []
     assert [item.reason for item in made.refused] == [
-        "run 0 has not ended",
+        "run 0 has no final result yet",
         "does not fit the topic any more",
     ]
 
