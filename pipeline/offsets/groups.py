@@ -52,11 +52,10 @@ class Groups:
         """Who is in the group of a role, and where it stands in all that it reads or has read."""
         group = self.name(role)
         members = self._members(group)
-        committed = self._committed(group, stable=False)
-        unstable = {
-            place for place, tp in self._committed(group, stable=True).items() if tp.error is not None
-        }
+        committed = self._committed(group)
         places = sorted({*self._places[role], *committed})
+        stable = self._committed(group, places)
+        unstable = {place for place, tp in stable.items() if tp.error is not None}
         ends = self._asked(partial(_ends, places))
         offsets = tuple(
             Committed(place, _position(committed.get(place)), *ends[place], place not in unstable)
@@ -112,12 +111,22 @@ class Groups:
             for each in (described.members if described else ())
         )
 
-    def _committed(self, group: str, *, stable: bool) -> Mapping[Place, Any]:
-        """Everything that the group has committed; with ``stable``, an error where a transaction is open."""
+    def _committed(self, group: str, stable: Sequence[Place] = ()) -> Mapping[Place, Any]:
+        """Everything that the group has committed, whatever an open transaction is about to change of it.
+
+        Args:
+            stable: only these, with an error where a transaction is open: Kafka names one that would commit the first
+                offset of a partition only to who asks for that partition.
+        """
+        wanted = (
+            ConsumerGroupTopicPartitions(group, [TopicPartition(*place) for place in stable])
+            if stable
+            else ConsumerGroupTopicPartitions(group)
+        )
 
         def ask() -> Any:
             asked = self._admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group)], require_stable=stable, request_timeout=_TIMEOUT
+                [wanted], require_stable=bool(stable), request_timeout=_TIMEOUT
             )
             return asked[group].result()
 
