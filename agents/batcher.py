@@ -17,14 +17,8 @@ from faust.types import EventT
 from agents.canceller import Canceller
 from pipeline import process_memory
 from pipeline.agent_main import run_agent
-from pipeline.errors import (
-    ConflictingRequestError,
-    DecodeError,
-    PayloadTooLargeError,
-    TallystreamError,
-    WrongPartitionError,
-)
-from pipeline.events import Batch, Control, Event, InferenceRequest, Opened, TaskGroup
+from pipeline.errors import ConflictingRequestError, PayloadTooLargeError, TallystreamError
+from pipeline.events import Batch, Control, InferenceRequest, Opened, TaskGroup
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
 from pipeline.kafka.dead_letters import Source, dead_letter, decode_all
@@ -45,7 +39,7 @@ from pipeline.kafka.watchdog import watched
 from pipeline.scheduling.batching import Arrivals, BatchPolicy, pack
 from pipeline.scheduling.content import content_of
 from pipeline.scheduling.expand import expand
-from pipeline.scheduling.validate import check_identity, check_size
+from pipeline.scheduling.validate import check_routed, check_size
 from pipeline.settings import Settings, load_settings
 from pipeline.telemetry import configure_logging, now_ms
 from pipeline.topics import (
@@ -56,7 +50,6 @@ from pipeline.topics import (
     REQUESTS,
     SAMPLES,
     lane_of,
-    request_partition,
 )
 
 log = structlog.get_logger("agents.batcher")
@@ -113,7 +106,9 @@ class Batcher(PartitionWorker):
         asked: dict[Identity, str] = {}
         for record, event in await self.call(decode_all, self.codec, records):
             try:
-                request = self._checked(record, event)
+                if isinstance(event, TallystreamError):
+                    raise event
+                request = check_routed(event, record.partition, self.settings.shards)
                 self._refuse_conflict(request, asked)
             except TallystreamError as error:
                 outputs.append(dead_letter(record, error, stage="batcher", shards=self.settings.shards))
@@ -132,20 +127,6 @@ class Batcher(PartitionWorker):
             ]
         outputs += self._batches(groups)
         await emit(outputs)
-
-    def _checked(self, record: Source, event: Event | TallystreamError) -> InferenceRequest:
-        if isinstance(event, TallystreamError):
-            raise event
-        if not isinstance(event, InferenceRequest):
-            raise DecodeError(f"a {type(event).__name__} on {REQUESTS}")
-        check_identity(event)
-        wanted = request_partition(event.request_id, event.priority, self.settings.shards)
-        if wanted != record.partition:
-            raise WrongPartitionError(
-                f"{event.request_id!r} with priority {event.priority} belongs on partition {wanted}, "
-                f"not {record.partition}"
-            )
-        return event
 
     def _refuse_conflict(self, request: InferenceRequest, asked: dict[Identity, str]) -> None:
         """Raise if the id was asked before, also in this gathering, and something else was asked then."""

@@ -24,6 +24,8 @@ from pipeline.commands.deliveries import deliveries
 from pipeline.commands.demo import demo
 from pipeline.commands.doctor import doctor
 from pipeline.commands.explain import explain
+from pipeline.commands.offsets import offsets
+from pipeline.commands.replay import replay
 from pipeline.commands.revote import revote
 from pipeline.commands.topics import topics
 from pipeline.commands.up import up
@@ -47,6 +49,7 @@ app.command()(ask)
 app.command()(batch)
 app.command()(cancel)
 app.command()(explain)
+app.command()(replay)
 app.command()(revote)
 app.command()(calibrate)
 app.command()(chaos)
@@ -55,6 +58,7 @@ app.command()(doctor)
 app.add_typer(topics, name="topics")
 app.add_typer(dead_letters, name="dead-letters")
 app.add_typer(deliveries, name="deliveries")
+app.add_typer(offsets, name="offsets")
 
 
 @app.command()

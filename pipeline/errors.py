@@ -22,6 +22,7 @@ TallystreamError
 ├── SignatureError              a callback was not signed by us (HTTP 401)
 ├── FencedError                 a newer owner has taken over; reopen, never patch
 ├── IllegalMoveError            a request can not go from this state to that one: a bug
+├── GroupInUseError             a consumer group has members, or an open transaction; stop them first
 ├── EngineError                 a model could not be loaded or run
 │   ├── ModelLoadError
 │   └── GenerationError         one sample failed; its neighbours go on
@@ -168,6 +169,13 @@ class IllegalMoveError(TallystreamError):
     """Nothing is written of it; ``pipeline.scheduling.states`` has the moves that there are."""
 
     code = "illegal_move"
+
+
+class GroupInUseError(TallystreamError):
+    """What a member of the group is about to commit would be lost, or undo this."""
+
+    code = "group_in_use"
+    retriable = True
 
 
 class EngineError(TallystreamError):

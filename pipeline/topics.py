@@ -21,6 +21,14 @@ PROGRESS: Final = "progress"
 DEAD_LETTERS: Final = "dead-letters"
 LANES: Final = tuple(f"batches.{priority}" for priority in range(PRIORITIES))
 
+READ_BY: Final = {
+    "batcher": (REQUESTS,),
+    "worker": LANES,
+    "aggregator": (SAMPLES,),
+    "webhook": (RESULTS,),
+}
+"""Which topics the group of each role commits offsets of."""
+
 MOST_TASKS_IN_BATCH: Final = 256
 """A batch's finished tasks travel as a bitmap in the offset's metadata, which is small."""
 

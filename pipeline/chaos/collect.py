@@ -25,7 +25,7 @@ from fastavro.schema import fingerprint, to_parsing_canonical_form
 from pipeline.chaos.evidence import Committed, Place, Record, Snapshot
 from pipeline.errors import BrokerDownError
 from pipeline.events import EVENT_TYPES, Event
-from pipeline.topics import DEAD_LETTERS, DELIVERIES, LANES, REQUESTS, RESULTS, SAMPLES
+from pipeline.topics import DEAD_LETTERS, DELIVERIES, LANES, READ_BY, REQUESTS, RESULTS, SAMPLES
 
 _SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 _MARKER = b"\xc3\x01"
@@ -33,9 +33,6 @@ _TIMEOUT = 10.0
 _PATIENCE = 60.0
 _OFFSETS, _GROUP_METADATA = "__consumer_offsets", 2
 _CODE = "tallystream.error.code"
-
-READ_BY = {"batcher": (REQUESTS,), "worker": LANES, "aggregator": (SAMPLES,), "webhook": (RESULTS,)}
-"""Which topics the group of each role commits offsets of."""
 
 AUDITED = (REQUESTS, *LANES, SAMPLES, RESULTS, DELIVERIES)
 

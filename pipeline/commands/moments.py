@@ -44,6 +44,11 @@ def period(since: str | None, until: str | None) -> tuple[int | None, int | None
     )
 
 
+def moment(ms: int) -> str:
+    """An ISO time as ``when`` reads it, to the millisecond, in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
 def time_of(ms: int) -> str:
     """To the second, in UTC; a dash for no time."""
     if ms <= 0:

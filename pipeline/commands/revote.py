@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.commands.console import connected_settings, err, out
-from pipeline.commands.moments import when
+from pipeline.commands.moments import moment, when
 from pipeline.commands.show import one_line
 from pipeline.events import Result
 from pipeline.kafka.connect import make_codec
@@ -112,7 +111,6 @@ def _report(plan: Plan, *, applied: bool) -> None:
         parts.append(f"{plan.without_samples} left out: their samples are deleted")
     err.print(", ".join(parts), style="green" if plan.recast else "yellow", soft_wrap=True)
     if plan.more is not None:
-        start = datetime.fromtimestamp(plan.more / 1000, UTC).isoformat(timespec="milliseconds")
-        err.print(f"there are more: go on with --from {start}", style="yellow")
+        err.print(f"there are more: go on with --from {moment(plan.more)}", style="yellow")
     if count and not applied:
         err.print("this was a dry run: add --apply to publish", style="dim")

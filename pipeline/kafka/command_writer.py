@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Self
 
+from confluent_kafka import KafkaException
+
+from pipeline.errors import BrokerDownError
 from pipeline.kafka.records import Output, size_of
 from pipeline.kafka.transactional_producer import TransactionalProducer, said_plainly
 from pipeline.settings import Settings
@@ -20,6 +24,9 @@ Unit = Sequence[Output]
 
 class CommandWriter:
     """A context: within it, every earlier run of the command is over, and what that left open is aborted.
+
+    A run that is stopped by a signal ends the transaction that it is in before it goes: left open, it would hold up
+    every reader of its partitions until its time-out.
 
     Args:
         name: of the command; with the app's it is the transactional id.
@@ -46,24 +53,31 @@ class CommandWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None and not isinstance(error, Exception):
+            with contextlib.suppress(KafkaException, BrokerDownError):  # as a rule there is none
+                self._producer.abort()
         self._producer.close()
 
-    def write(self, units: Iterable[Unit]) -> Iterator[int]:
-        """Write a lot of units after the other; gives the number of units that are written, after each lot."""
+    def write(self, units: Iterable[Unit], most: int | None = None) -> Iterator[int]:
+        """Write a lot of units after the other; gives the number of units that are written, after each lot.
+
+        Args:
+            most: units of a lot, for who writes slowly; without, as many as a transaction carries.
+        """
         done = 0
-        for lot in _lots(units):
+        for lot in _lots(units, min(most or _MOST_UNITS, _MOST_UNITS)):
             self._plainly(partial(self._producer.commit, [out for unit in lot for out in unit]))
             done += len(lot)
             yield done
 
 
-def _lots(units: Iterable[Unit]) -> Iterator[list[Unit]]:
+def _lots(units: Iterable[Unit], most: int) -> Iterator[list[Unit]]:
     lot: list[Unit] = []
     size = 0
     for unit in units:
         lot.append(unit)
         size += sum(size_of(out.key, out.value, out.headers) for out in unit)
-        if len(lot) >= _MOST_UNITS or size >= _MOST_BYTES:
+        if len(lot) >= most or size >= _MOST_BYTES:
             yield lot
             lot, size = [], 0
     if lot:

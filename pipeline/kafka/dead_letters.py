@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 PREFIX = "tallystream.error."
 REPLAYED = "tallystream.replayed."
-"""Headers of a record that came from dead-letters: its attempts so far, when it was first seen, and from where."""
+"""Headers of a record that was sent again: from where; of a dead letter also its attempts and when first seen."""
 
 _LONGEST_MESSAGE, _LONGEST_NAME = 1_000, 250
 _MOST_ATTEMPTS = 10**9
@@ -43,6 +43,11 @@ class Source:
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
+
+    @property
+    def origin(self) -> str:
+        """Its place, as people read it."""
+        return f"{self.topic}[{self.partition}]@{self.offset}"
 
     @classmethod
     def of(cls, message: Message) -> Source:
@@ -124,7 +129,7 @@ def dead_letter(
     """
     log.warning(
         "dead letter",
-        source=f"{source.topic}[{source.partition}]@{source.offset}",
+        source=source.origin,
         code=error.code,
         error=error.message,
     )

@@ -160,7 +160,7 @@ def _record(source: Source, cause: Cause, target: Place) -> Output:
     history = (
         ("attempts", str(cause.attempts)),
         ("first_seen", str(cause.first_seen)),
-        ("from", f"{source.topic}[{source.partition}]@{source.offset}"),
+        ("from", source.origin),
     )
     with_history: Headers = (*own, *((REPLAYED + name, text.encode()) for name, text in history))
     for headers in (with_history, own):

@@ -51,15 +51,11 @@ def expand(
     """Expand a request whose identity is good.
 
     Args:
-        appended_at: the broker's time of the record in ms; it stands in for a created_at that is
-            missing or lies in the future, so that a producer's wrong clock moves no deadline.
+        appended_at: the broker's time of the record in ms.
         now: ms.
         refusal: why its record alone makes it unservable.
     """
-    created_at = request.created_at
-    if created_at <= 0 or created_at > appended_at + _FUTURE_SLACK_MS:
-        created_at = appended_at
-    own = limits.deadline_deep_ms if request.mode is Mode.DEEP else limits.deadline_ms
+    created_at, own = created_at_of(request, appended_at), own_deadline_ms(request.mode, limits)
     profile = profile_of(request)
     count = profile.samples if request.sampling.n is None else request.sampling.n
     error = refusal
@@ -91,6 +87,22 @@ def expand(
     if error or deadline_at <= now:  # the window ends it, and no model is kept busy with it
         return Expansion(opened, ())
     return Expansion(opened, _groups(request, profile, count, created_at, deadline_at))
+
+
+def created_at_of(request: InferenceRequest, appended_at: int) -> int:
+    """When the clock of the deadline starts (ms).
+
+    Args:
+        appended_at: the broker's time of the record; it stands in for a created_at that is missing or lies in
+            the future, so that a producer's wrong clock moves no deadline.
+    """
+    told = request.created_at
+    return told if 0 < told <= appended_at + _FUTURE_SLACK_MS else appended_at
+
+
+def own_deadline_ms(mode: Mode, limits: LimitSettings) -> int:
+    """The deadline of a request that names none."""
+    return limits.deadline_deep_ms if mode is Mode.DEEP else limits.deadline_ms
 
 
 def _asked(request: InferenceRequest) -> str:

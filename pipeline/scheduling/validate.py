@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from pipeline.engine.params import MOST_TOP_LOGPROBS
-from pipeline.errors import InvalidRequestError, PayloadTooLargeError
-from pipeline.events import PRIORITIES, InferenceRequest, Kind
+from pipeline.errors import DecodeError, InvalidRequestError, PayloadTooLargeError, WrongPartitionError
+from pipeline.events import PRIORITIES, Event, InferenceRequest, Kind
 from pipeline.fusion.code_tests import parse_tests
 from pipeline.settings import LimitSettings
-from pipeline.topics import REQUESTS, largest_record
+from pipeline.topics import REQUESTS, largest_record, request_partition
 
 _LONGEST_ID = 128
 _LONGEST_URL = 2_048
@@ -35,6 +35,27 @@ def check_run(request_id: str, run: int) -> None:
         f"must be 1 to {_LONGEST_ID} printable characters",
     )
     _check(run >= 0, "run", "must not be negative")
+
+
+def check_routed(event: Event, partition: int, shards: int) -> InferenceRequest:
+    """Refuse what the batcher parks: the request of a record that is one, and stands where it belongs.
+
+    Args:
+        partition: of ``requests``, on which the record stands.
+
+    Raises:
+        DecodeError: another event, or another partition's request.
+        InvalidRequestError: it can not be routed; names the field.
+    """
+    if not isinstance(event, InferenceRequest):
+        raise DecodeError(f"a {type(event).__name__} on {REQUESTS}")
+    check_identity(event)
+    wanted = request_partition(event.request_id, event.priority, shards)
+    if wanted != partition:
+        raise WrongPartitionError(
+            f"{event.request_id!r} with priority {event.priority} belongs on partition {wanted}, not {partition}"
+        )
+    return event
 
 
 def check_identity(request: InferenceRequest) -> None:

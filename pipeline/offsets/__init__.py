@@ -1,0 +1,1 @@
+"""Where the agents' consumer groups stand, and setting that."""
