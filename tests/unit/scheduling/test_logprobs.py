@@ -83,14 +83,14 @@ def test_a_value_is_one_that_a_single_float_and_json_can_hold(value: float, kept
     assert found == Logprobs(0, (Token("x", 7),), (0,), (kept,))
 
 
-def test_without_them_a_sample_is_a_byte_larger_than_before_there_were_any() -> None:
+def test_a_sample_without_them_is_two_bytes_larger_than_in_its_first_version() -> None:
     plain = sample("a b", [], 0)
     assert plain.logprobs is None
     before = io.BytesIO()
     first = make_schema((SCHEMAS / "history" / "Sample.v1.avsc").read_text("utf-8"))
     schemaless_writer(before, first.parsed, msgspec.to_builtins(plain))
     body = CODEC.encode(plain)[10:]
-    assert body == before.getvalue() + b"\0"
+    assert body == before.getvalue() + b"\0\0"  # no log-probabilities, not from the cache
 
 
 def many(count: int, top: int) -> list[Position]:
