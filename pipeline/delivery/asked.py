@@ -22,7 +22,7 @@ ASKED: Headers = ((_MARK, b"1"),)
 """Of a record that a command wrote."""
 _AT_ONCE = 500
 
-log = structlog.get_logger("delivery.asked")
+log = structlog.get_logger(__name__)
 
 
 class Asked:

@@ -13,7 +13,7 @@ from pipeline.delivery.outcome import Outcome
 from pipeline.delivery.standing import NOTHING_KNOWN, DisablePolicy, Standing, after
 from pipeline.settings import WebhookSettings
 
-log = structlog.get_logger("delivery.endpoints")
+log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from pipeline.errors import EngineError, ModelServerDownError, ServerAccessError
 FAULTS = frozenset({EngineError.code, ModelServerDownError.code, ServerAccessError.code})
 """Codes of a sample's error that tell of the engine; all others tell of the sample."""
 
-log = structlog.get_logger("scheduling.engine_circuit")
+log = structlog.get_logger(__name__)
 
 
 class EngineCircuit:
