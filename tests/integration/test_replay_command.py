@@ -8,7 +8,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from golden.golden_events import FOLDER
 
 from pipeline.client import RequestProducer
 from pipeline.commands.moments import moment
+from pipeline.errors import DecodeError
 from pipeline.events import Callback, Delivery, DeliveryState, InferenceRequest, SamplingOverrides, Status
 from pipeline.ids import new_request_id
 from pipeline.kafka.clients import value_of
@@ -39,7 +40,7 @@ def on_requests(settings: Settings, tenant: str) -> list[tuple[Source, Inference
     places = [(REQUESTS, partition) for partition in range(PRIORITIES * settings.shards)]
     found: list[tuple[Source, InferenceRequest]] = []
     for message in read_back(settings, places):
-        if value_of(message)[:2] == b"\xc3\x01":
+        with suppress(DecodeError):
             event = Codec().decode(value_of(message))
             if isinstance(event, InferenceRequest) and event.tenant == tenant:
                 found.append((Source.of(message), event))
