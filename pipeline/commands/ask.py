@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import time
 from typing import Annotated
 
@@ -12,11 +13,26 @@ from pipeline.client import RequestProducer, TopicFollower
 from pipeline.commands.console import connected_settings, err, out
 from pipeline.commands.show import one_line, result_view
 from pipeline.errors import TallystreamError
-from pipeline.events import Event, InferenceRequest, Mode, Progress, Result, SamplingOverrides, Status
+from pipeline.events import (
+    Event,
+    InferenceRequest,
+    Mode,
+    Progress,
+    Result,
+    SamplingOverrides,
+    Session,
+    Status,
+)
 from pipeline.ids import new_request_id
 from pipeline.kafka.connect import make_codec
 from pipeline.telemetry import now_ms
 from pipeline.topics import PROGRESS, RESULTS
+
+
+def session_of(text: str) -> Session:
+    """``USER/SESSION``; a session without a user is the account's that asks."""
+    user, _, session = text.rpartition("/")
+    return Session(user or getpass.getuser(), session)
 
 
 def ask(
@@ -26,10 +42,18 @@ def ask(
     n: Annotated[int | None, typer.Option(help="Number of samples instead of the mode's.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Longest sample, in tokens.")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes the samples repeatable.")] = None,
+    session: Annotated[
+        Session | None,
+        typer.Option(
+            parser=session_of, metavar="[USER/]SESSION", help="The conversation that it goes on with."
+        ),
+    ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the result.")] = 450.0,
     json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
 ) -> None:
     """Ask one question and print its answer, the votes and the chains.
+
+    With --session the turns before it are its history, and it waits for one that still runs.
 
     Exit codes: 0 an answer came, 1 the request failed or was cancelled, 2 it could not be asked, 3 no result in time.
     """
@@ -42,6 +66,7 @@ def ask(
         priority=priority,
         mode=mode,
         sampling=SamplingOverrides(n=n, max_new_tokens=max_tokens, seed=seed),
+        session=session,
     )
     follower = TopicFollower(settings, codec, [RESULTS, PROGRESS])
     producer = RequestProducer(settings, codec)
