@@ -96,7 +96,7 @@ class Conversing(RuleBasedStateMachine):
             while self.acknowledged < len(self.log) or self._unended():
                 self.handle(1_000, Death.NOT)
                 for turn in self._unended():
-                    if turn.request_id in self.begun:
+                    if turn.request_id in (*self.begun, *self.refused):
                         self._end(turn, answered=True)
             self._play([], Death.NOT)
             dropped = {turn.request_id for turn in self._of(TurnKind.ENDED)} - set(self.begun)
@@ -189,5 +189,5 @@ class Conversing(RuleBasedStateMachine):
         return [turn for turn in self._of(TurnKind.ASKED) if turn.request_id not in ended]
 
 
-Conversing.TestCase.settings = hypothesis_settings(max_examples=40, stateful_step_count=30)
+Conversing.TestCase.settings = hypothesis_settings(max_examples=100, stateful_step_count=40)
 TestConversing = Conversing.TestCase
