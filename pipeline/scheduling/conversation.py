@@ -87,7 +87,7 @@ def begin(
     waiting: list[Waiting] = []
     begun: list[tuple[Turn, InferenceRequest]] = []
     for one in talk.waiting:
-        behind = bool(waiting) or any(other.place < one.place for other in running)
+        behind = any(other.place < one.place for other in running)
         if behind and now < one.begins_by(limits):
             waiting.append(one)
             continue

@@ -7,12 +7,15 @@ from pipeline.kafka.codec import Codec
 from pipeline.scheduling.conversation import Waiting
 
 CODEC = Codec()
+NEVER_MS = 2**39
+"""Beyond the time that tests let pass, and long ago by a real clock."""
 
 
 def request(name: str, session: str = "s") -> InferenceRequest:
     """One whose sample is asked the question alone."""
     asks = f"question {name}"
-    return InferenceRequest(name, asks, mode=Mode.FAST, session=Session("u", session), created_at=1)
+    own = Session("u", session)
+    return InferenceRequest(name, asks, created_at=1, mode=Mode.FAST, deadline_ms=NEVER_MS, session=own)
 
 
 def asked_word(name: str, at: int = 0, *, session: str = "s", deadline_at: int = 300_000) -> Turn:

@@ -88,6 +88,7 @@ def test_a_turn_keeps_half_of_its_time_for_its_answer(running: Talk) -> None:
 
 def test_words_that_come_again_change_nothing(running: Talk) -> None:
     assert asked(running, waiting(0, "a"), LIMITS) == (running, True)
+    assert ended(running, ended_word("a"), 1, LIMITS) == running
     talk = ended(running, ended_word("a"), 2, LIMITS)
     assert ended(talk, ended_word("a"), 2, LIMITS) == talk
     assert asked(talk, waiting(1, "b"), LIMITS) == (talk, True)

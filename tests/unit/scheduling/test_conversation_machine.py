@@ -13,7 +13,7 @@ from enum import IntEnum
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
-from talk_events import CODEC, asked_word, ended_word
+from talk_events import CODEC, NEVER_MS, asked_word, ended_word
 
 import agents.conversation
 from agents.conversation import Conversations
@@ -30,7 +30,6 @@ SETTINGS = load_settings(
         ttl=86_400, max_tokens=16_384, max_wait=BOUND_MS / 1000, max_waiting=MOST_WAITING
     ),
 )
-NEVER = 2**40
 
 
 class Death(IntEnum):
@@ -68,7 +67,7 @@ class Conversing(RuleBasedStateMachine):
 
     @rule(session=st.sampled_from(["s", "t"]))
     def ask(self, session: str) -> None:
-        self.log.append(asked_word(f"q-{len(self.log)}", self.now, session=session, deadline_at=NEVER))
+        self.log.append(asked_word(f"q-{len(self.log)}", self.now, session=session, deadline_at=NEVER_MS))
 
     @precondition(lambda self: self._unended())
     @rule(choice=st.randoms(use_true_random=False), answered=st.booleans())
@@ -93,12 +92,13 @@ class Conversing(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
-            while self.acknowledged < len(self.log) or self._unended():
+            for _ in range(len(self.log) + 2):  # each time at least one turn begins or has ended
                 self.handle(1_000, Death.NOT)
                 for turn in self._unended():
                     if turn.request_id in (*self.begun, *self.refused):
                         self._end(turn, answered=True)
             self._play([], Death.NOT)
+            assert self.acknowledged == len(self.log) and not self._unended()
             dropped = {turn.request_id for turn in self._of(TurnKind.ENDED)} - set(self.begun)
             assert {t.request_id for t in self._of(TurnKind.ASKED)} == {*self.begun, *dropped, *self.refused}
         finally:
