@@ -3,7 +3,7 @@ to cancel, which stands between the samples and is met in their order.
 
 The order for each gathering of records, and what a crash after each step leaves behind:
 
-1. results, controls and reviews, in one transaction of the fenced sink  (records come again; the sink drops them)
+1. results and what goes with them, in one transaction of the fenced sink  (records come again; the sink drops them)
 2. the open windows, durable in their changelog                  (records come again; adding is idempotent)
 3. the acknowledgement                                           (nothing is left to do)
 """
@@ -31,7 +31,10 @@ from pipeline.events import (
     ProgressKind,
     Result,
     Sample,
+    Session,
     Status,
+    Turn,
+    TurnKind,
 )
 from pipeline.fitting import fitted
 from pipeline.fusion import VoteOptions
@@ -48,6 +51,7 @@ from pipeline.kafka.quarantine import Quarantine
 from pipeline.kafka.records import Output, Place, result_identity, task_identity
 from pipeline.kafka.watchdog import watched
 from pipeline.scheduling.review_round import Round, review_groups
+from pipeline.session_table import turn_record
 from pipeline.settings import Settings, load_settings
 from pipeline.telemetry import configure_logging, now_ms
 from pipeline.topics import (
@@ -229,7 +233,12 @@ class Aggregator(PartitionWorker):
         key = result.request_id.encode()
         identity = (result_identity(result.request_id, result.run, result.revision),)
         yield Output(RESULTS, self.shard, key, fitted(result, self.codec.encode, LARGEST_RESULT), identity)
-        if is_final(result) and self.windows[result.request_id, result.run].outstanding:
+        if not is_final(result):
+            return
+        window = self.windows[result.request_id, result.run]
+        if window.opened is not None and (session := window.opened.session) is not None:
+            yield turn_record(_end_of(session, result, now), self.settings.shards, self.codec)
+        if window.outstanding:
             decided = Control(result.request_id, result.run, ControlAction.DECIDED, now, result.status)
             # Not the result's identity: of two records of one identity in a call the sink writes the first alone.
             once = (("decided", result.request_id, result.run),)
@@ -264,6 +273,19 @@ class Aggregator(PartitionWorker):
         return self.written(result_identity(*key, final_revision(window.opened)))
 
 
+def _end_of(session: Session, result: Result, now: int) -> Turn:
+    return Turn(
+        user=session.user,
+        session=session.session,
+        request_id=result.request_id,
+        run=result.run,
+        kind=TurnKind.ENDED,
+        at=now,
+        status=result.status,
+        answer=result.answer,
+    )
+
+
 def _window_of(event: Event) -> WindowKey | None:
     """The window that a record on ``samples`` is for; none is for what does not belong there."""
     if isinstance(event, Opened | Sample) or (
@@ -283,7 +305,9 @@ def main() -> None:
     changelog = Changelog(settings, windows_changelog(settings.app))
     with Quarantine.of(settings, "aggregator") as quarantine, watched(settings, "aggregator") as ledger:
         codec = make_codec(
-            settings, writes=(Result, Control, Progress, Batch), asking=ledger.waiting(quarantine.let_go)
+            settings,
+            writes=(Result, Control, Progress, Batch, Turn),
+            asking=ledger.waiting(quarantine.let_go),
         )
         tell = ProgressWriter(settings, codec)
         workers = PartitionWorkers(
@@ -296,7 +320,7 @@ def main() -> None:
         @app.timer(settings.window.sweep_ms / 1000)
         async def serve_deadlines() -> None:  # pyright: ignore[reportUnusedFunction]
             """A window ends at its deadline though no record comes."""
-            workers.ensure_assigned()
+            workers.ensure_assigned(SAMPLES)
 
         run_app(app, settings)
 

@@ -1,13 +1,14 @@
 """The batcher: requests to batches of sample tasks, one lane a priority, and a marker that opens each window.
 
-It only routes: it never waits for a model, so the backlog lives in the lanes. Orders to cancel it routes too.
+It only routes: it never waits for a model, so the backlog lives in the lanes. Orders to cancel it routes too, and
+what belongs to a conversation waits for its turn there (``agents/conversation.py``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +16,21 @@ import structlog
 from faust.types import EventT
 
 from agents.canceller import Canceller
+from agents.conversation import Conversations
 from pipeline import process_memory
 from pipeline.agent_main import run_agent
 from pipeline.errors import ConflictingRequestError, PayloadTooLargeError, TallystreamError
-from pipeline.events import Batch, Control, InferenceRequest, Opened, TaskGroup
+from pipeline.events import (
+    Batch,
+    Control,
+    Conversation,
+    InferenceRequest,
+    Opened,
+    Session,
+    TaskGroup,
+    Turn,
+    TurnKind,
+)
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
 from pipeline.kafka.dead_letters import Source, dead_letter, decode_all
@@ -33,22 +45,23 @@ from pipeline.kafka.records import (
     Place,
     content_identity,
     opened_identity,
-    task_identity,
 )
 from pipeline.kafka.watchdog import watched
-from pipeline.scheduling.batching import Arrivals, BatchPolicy, pack
+from pipeline.scheduling.batch_records import batch_records, task_of
+from pipeline.scheduling.batching import Arrivals, BatchPolicy
 from pipeline.scheduling.content import content_of
 from pipeline.scheduling.expand import expand
 from pipeline.scheduling.validate import check_routed, check_size
+from pipeline.session_table import turn_record
 from pipeline.settings import Settings, load_settings
 from pipeline.telemetry import configure_logging, now_ms
 from pipeline.topics import (
     CONTROL,
     DEAD_LETTERS,
     LANES,
-    MOST_TASKS_IN_BATCH,
     REQUESTS,
     SAMPLES,
+    TURNS,
     lane_of,
 )
 
@@ -120,12 +133,20 @@ class Batcher(PartitionWorker):
                 limits=self.settings.limits,
                 refusal=_too_large(record),
             )
-            if not self.sink.has(opened_identity(request.request_id, request.run)):
+            fresh = not self.sink.has(opened_identity(request.request_id, request.run))
+            if fresh:
                 outputs.append(self._opened(expansion.opened))
-            groups += [
-                (lane, rest) for lane, group in expansion.groups if (rest := self._unwritten(group, taken))
-            ]
-        outputs += self._batches(groups)
+            if (session := expansion.opened.session) is None:
+                groups += [
+                    (lane, rest)
+                    for lane, group in expansion.groups
+                    if (rest := self._unwritten(group, taken))
+                ]
+            elif fresh and expansion.groups:
+                outputs.append(self._turn(session, expansion.opened, record))
+        outputs += batch_records(
+            groups, shard=self.shard, codec=self.codec, limits=self.settings.batching, now=now_ms()
+        )
         await emit(outputs)
 
     def _refuse_conflict(self, request: InferenceRequest, asked: dict[Identity, str]) -> None:
@@ -145,39 +166,33 @@ class Batcher(PartitionWorker):
 
     def _unwritten(self, group: TaskGroup, taken: set[Identity]) -> TaskGroup | None:
         """What is neither written nor ``taken`` already in this gathering, where an id may stand twice."""
-        names = {task: _task(group, task.sample_index) for task in group.tasks}
+        names = {task: task_of(group, task.sample_index) for task in group.tasks}
         tasks = tuple(task for task, name in names.items() if name not in taken and not self.sink.has(name))
         taken.update(names.values())
         if len(tasks) == len(group.tasks):
             return group
         return replace(group, tasks=tasks) if tasks else None
 
-    def _batches(self, groups: Sequence[tuple[int, TaskGroup]]) -> Iterator[Output]:
-        limits = self.settings.batching
-        for lane in sorted({lane for lane, _ in groups}):
-            sized = ((group, _size(group)) for group_lane, group in groups if group_lane == lane)
-            for batch in pack(
-                sized,
-                max_groups=limits.max_batch,
-                max_bytes=limits.max_bytes,
-                max_tasks=MOST_TASKS_IN_BATCH,
-                max_tokens=limits.max_tokens,
-            ):
-                head = batch[0]
-                batch_id = f"{head.request_id}:{head.run}:{head.tasks[0].sample_index}"
-                yield Output(
-                    LANES[lane],
-                    self.shard,
-                    batch_id.encode(),
-                    self.codec.encode(Batch(batch_id, lane, now_ms(), tuple(batch))),
-                    tuple(_task(group, task.sample_index) for group in batch for task in group.tasks),
-                )
-
     def _opened(self, opened: Opened) -> Output:
         names = (opened.request_id, opened.run)
         identities = (opened_identity(*names), content_identity(*names, opened.content))
         key = opened.request_id.encode()
         return Output(SAMPLES, self.shard, key, self.codec.encode(opened), identities)
+
+    def _turn(self, session: Session, opened: Opened, record: Source) -> Output:
+        """Its conversation begins it; written with its marker or not at all, so the marker tells of both."""
+        turn = Turn(
+            user=session.user,
+            session=session.session,
+            request_id=opened.request_id,
+            run=opened.run,
+            kind=TurnKind.ASKED,
+            at=opened.opened_at,
+            deadline_at=opened.deadline_at,
+            appended_at=record.timestamp,
+            request=record.value,
+        )
+        return turn_record(turn, self.settings.shards, self.codec)
 
 
 def _too_large(record: Source) -> TallystreamError | None:
@@ -188,16 +203,6 @@ def _too_large(record: Source) -> TallystreamError | None:
     return None
 
 
-def _task(group: TaskGroup, sample_index: int) -> Identity:
-    return task_identity(group.request_id, group.run, sample_index)
-
-
-def _size(group: TaskGroup) -> int:
-    texts = sum(len(turn.content.encode()) + 16 for turn in group.messages)
-    texts += sum(len(text.encode()) + 8 for text in group.stop) + len(group.tenant.encode())
-    return texts + sum(map(len, group.images)) + 32 * len(group.tasks) + 256
-
-
 def main() -> None:
     """Run the batcher until it is told to stop."""
     settings = load_settings()
@@ -206,17 +211,26 @@ def main() -> None:
     process_memory.settle()
     with Quarantine.of(settings, "batcher") as quarantine, watched(settings, "batcher") as ledger:
         codec = make_codec(
-            settings, writes=(Batch, Opened, Control), asking=ledger.waiting(quarantine.let_go)
+            settings,
+            writes=(Batch, Opened, Control, Turn, Conversation),
+            asking=ledger.waiting(quarantine.let_go),
         )
-        PartitionWorkers(
+        workers = PartitionWorkers(
             app,
             quarantine,
             ledger,
             {
                 REQUESTS: lambda place: Batcher(settings, codec, place),
                 CONTROL: lambda place: Canceller(settings, codec, place),
+                TURNS: lambda place: Conversations(settings, codec, place),
             },
         )
+
+        @app.timer(settings.window.sweep_ms / 1000)
+        async def serve_waiting_turns() -> None:  # pyright: ignore[reportUnusedFunction]
+            """A turn waits no longer than its bound though no record comes."""
+            workers.ensure_assigned(TURNS)
+
         run_app(app, settings)
 
 

@@ -94,6 +94,13 @@ class ControlAction(StrEnum):
     DECIDED = "decided"
 
 
+class TurnKind(StrEnum):
+    """What a ``turns`` record tells."""
+
+    ASKED = "asked"
+    ENDED = "ended"
+
+
 class ProgressKind(StrEnum):
     """What a ``progress`` record tells."""
 
@@ -241,6 +248,7 @@ class Opened:
         max_new_tokens: of one sample; with ``expected`` the request's budget.
         tests: of kind code.
         content: a digest of what was asked, by which the same id with another question is known; empty: not known.
+        session: which is told when the window has ended.
     """
 
     request_id: str
@@ -261,6 +269,7 @@ class Opened:
     max_new_tokens: int = 0
     tests: str | None = None
     content: str = ""
+    session: Session | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,7 +501,78 @@ class Progress:
     votes: tuple[Vote, ...] = ()
 
 
-Event = InferenceRequest | Batch | Opened | Sample | Result | Delivery | Control | Progress
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A word about one turn of a conversation: it was asked, or it has ended.
+
+    Attributes:
+        deadline_at: of kind asked.
+        appended_at: of kind asked: the broker's time of the request.
+        request: of kind asked: the request's record as it came.
+        status: of kind ended.
+        answer: of kind ended, if there is one.
+    """
+
+    user: str
+    session: str
+    request_id: str
+    run: int
+    kind: TurnKind
+    at: int
+    deadline_at: int = 0
+    appended_at: int = 0
+    request: bytes | None = None
+    status: Status | None = None
+    answer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What one turn has left in its conversation: what was said, and the answer.
+
+    Attributes:
+        place: offset on ``turns`` of its asking, by which turns are in order.
+    """
+
+    place: int
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTurn:
+    """A turn that was begun and has not ended; ``messages`` are those of its request."""
+
+    request_id: str
+    run: int
+    place: int
+    deadline_at: int
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation as ``sessions`` keeps it; its waiting turns are records beside it.
+
+    Attributes:
+        at: when a turn was last asked or ended.
+        through: offset on ``turns`` up to which this is what came of it.
+        system: the system's messages.
+        history: in order.
+        running: in order.
+    """
+
+    user: str
+    session: str
+    at: int
+    through: int
+    system: tuple[Message, ...] = ()
+    history: tuple[Exchange, ...] = ()
+    running: tuple[RunningTurn, ...] = ()
+
+
+Event = (
+    InferenceRequest | Batch | Opened | Sample | Result | Delivery | Control | Progress | Turn | Conversation
+)
 EVENT_TYPES: tuple[type[Event], ...] = (
     InferenceRequest,
     Batch,
@@ -502,4 +582,6 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     Delivery,
     Control,
     Progress,
+    Turn,
+    Conversation,
 )

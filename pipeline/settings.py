@@ -166,6 +166,24 @@ class WindowSettings(BaseModel):
     keep_closed: float = Field(3600.0, gt=0, description="how long a closed window remembers its identity")
 
 
+class ConversationSettings(BaseModel):
+    """What a session keeps, and how its turns wait for each other."""
+
+    ttl: float = Field(
+        1800.0, gt=0, le=86_400, description="from a session's last turn, after which it is forgotten"
+    )
+    max_tokens: int = Field(
+        1024,
+        ge=0,
+        le=16_384,
+        description="of the history, estimated; the oldest turns go first, the system's words stay",
+    )
+    max_wait: float = Field(
+        60.0, ge=0, description="of a turn for those before it, and at most half of its time"
+    )
+    max_waiting: int = Field(16, ge=1, le=32, description="turns behind one that runs; the next is refused")
+
+
 class WebhookSettings(BaseModel):
     """How callbacks are sent."""
 
@@ -277,6 +295,7 @@ class Settings(BaseSettings):
     vote: VoteSettings = VoteSettings()  # pyright: ignore[reportCallIssue]
     review: ReviewSettings = ReviewSettings()  # pyright: ignore[reportCallIssue]
     code: CodeSettings = CodeSettings()  # pyright: ignore[reportCallIssue]
+    conversation: ConversationSettings = ConversationSettings()  # pyright: ignore[reportCallIssue]
     webhook: WebhookSettings = WebhookSettings()  # pyright: ignore[reportCallIssue]
     health: HealthSettings = HealthSettings()  # pyright: ignore[reportCallIssue]
     watchdog: WatchdogSettings = WatchdogSettings()  # pyright: ignore[reportCallIssue]

@@ -18,6 +18,8 @@ RESULTS: Final = "results"
 DELIVERIES: Final = "deliveries"
 CONTROL: Final = "control"
 PROGRESS: Final = "progress"
+TURNS: Final = "turns"
+SESSIONS: Final = "sessions"
 DEAD_LETTERS: Final = "dead-letters"
 LANES: Final = tuple(f"batches.{priority}" for priority in range(PRIORITIES))
 
@@ -58,6 +60,16 @@ def shard_of(request_id: str, shards: int) -> int:
 def request_partition(request_id: str, priority: int, shards: int) -> int:
     """The partition of ``requests`` for a request."""
     return priority * shards + shard_of(request_id, shards)
+
+
+def session_key(user: str, session: str) -> bytes:
+    """The key of a conversation's records; neither name holds control characters."""
+    return f"{user}\0{session}".encode()
+
+
+def session_shard(user: str, session: str, shards: int) -> int:
+    """The partition of ``turns`` and ``sessions`` for a conversation, which is not that of its requests."""
+    return zlib.crc32(session_key(user, session)) % shards
 
 
 def lane_of(partition: int, shards: int) -> int:
@@ -102,6 +114,7 @@ def declared_topics(shards: int, app: str) -> tuple[TopicSpec, ...]:
         "min.cleanable.dirty.ratio": "0.1",
         "delete.retention.ms": str(_HOUR),
     }
+    kept = spec(SESSIONS, shards, _DAY).config
     return (
         spec(REQUESTS, PRIORITIES * shards, 7 * _DAY, max_message_bytes=str(_LARGEST_REQUEST)),
         *(spec(lane, shards, _DAY) for lane in LANES),
@@ -111,6 +124,8 @@ def declared_topics(shards: int, app: str) -> tuple[TopicSpec, ...]:
         spec(CONTROL, 1, _DAY),
         spec(PROGRESS, shards, _HOUR),
         spec(DEAD_LETTERS, shards, 30 * _DAY, max_message_bytes=str(_LARGEST_DEAD_LETTER)),
+        spec(TURNS, shards, _DAY),
+        TopicSpec(SESSIONS, shards, kept | changelog | {"cleanup.policy": "compact,delete"}),
         TopicSpec(windows_changelog(app), shards, changelog),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import time
 from typing import Annotated
 
@@ -20,12 +21,19 @@ from pipeline.events import (
     Progress,
     Result,
     SamplingOverrides,
+    Session,
     Status,
 )
 from pipeline.ids import new_request_id
 from pipeline.kafka.connect import make_codec
 from pipeline.telemetry import now_ms
 from pipeline.topics import PROGRESS, RESULTS
+
+
+def session_of(text: str) -> Session:
+    """``USER/SESSION``; a session without a user is the account's that asks."""
+    user, _, session = text.rpartition("/")
+    return Session(user or getpass.getuser(), session)
 
 
 def ask(
@@ -38,10 +46,18 @@ def ask(
     cache: Annotated[
         CachePolicy, typer.Option(help="allow: in mode fast, an answer that was given before will do.")
     ] = CachePolicy.NONE,
+    session: Annotated[
+        Session | None,
+        typer.Option(
+            parser=session_of, metavar="[USER/]SESSION", help="The conversation that it goes on with."
+        ),
+    ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the result.")] = 450.0,
     json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
 ) -> None:
     """Ask one question and print its answer, the votes and the chains.
+
+    With --session the turns before it are its history, and it waits for one that still runs.
 
     Exit codes: 0 an answer came, 1 the request failed or was cancelled, 2 it could not be asked, 3 no result in time.
     """
@@ -55,6 +71,7 @@ def ask(
         mode=mode,
         sampling=SamplingOverrides(n=n, max_new_tokens=max_tokens, seed=seed),
         cache=cache,
+        session=session,
     )
     follower = TopicFollower(settings, codec, [RESULTS, PROGRESS])
     producer = RequestProducer(settings, codec)

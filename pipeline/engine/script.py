@@ -18,6 +18,7 @@ from pipeline.events import Message
 _AGREEING = 4
 _LIST = re.compile(r"answers=(\S+)")
 _CRASH = "crash=always"
+_EARLIER = "earlier=answers"
 
 
 class ScriptOptions(BaseModel):
@@ -83,13 +84,17 @@ def answer_text(key: TaskKey, messages: Sequence[Message]) -> str:
     """The sample's text.
 
     A question may name the answers, by ``answers=a,b,c`` or a JSON object with ``answers``: sample i gives
-    the i-th, from the start again after the last. Else the answer is a number made from the question's
+    the i-th, from the start again after the last. By ``earlier=answers`` the answer is the answers of the turns
+    before it, one behind the other, or 0. Else the answer is a number made from the question's
     first paragraph (a prompt path adds paragraphs), and one sample in five or so gives the next number.
     """
     question = next((message.content for message in reversed(messages) if message.role == "user"), "")
     answers = _named_answers(question)
     if answers:
         return f"The answer is {answers[key.sample_index % len(answers)]}"
+    if _EARLIER in question:
+        earlier = "".join(message.content for message in messages if message.role == "assistant")
+        return f"The answer is {earlier or 0}"
     number = zlib.crc32(question.partition("\n\n")[0].encode()) % 1000
     strays = fraction(0, "stray", key) * 5 >= _AGREEING
     return f"The answer is {number + strays}"

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from pipeline.errors import BrokerDownError
 from pipeline.kafka.clients import plain_producer, write
 from pipeline.kafka.read_back import read_back
-from pipeline.kafka.records import Output
+from pipeline.kafka.records import Output, Place
 from pipeline.settings import Settings
 
 Write = tuple[bytes, bytes | None]
@@ -37,14 +37,7 @@ class Changelog:
         Raises:
             BrokerDownError: Kafka is away.
         """
-        kept: dict[bytes, bytes] = {}
-        for message in read_back(self._settings, [(self._topic, partition)]):
-            key, value = message.key(), message.value()
-            if isinstance(key, bytes) and isinstance(value, bytes):
-                kept[key] = value
-            elif isinstance(key, bytes):
-                kept.pop(key, None)
-        return kept
+        return latest(self._settings, (self._topic, partition))
 
     async def log(self, partition: int, writes: Sequence[Write]) -> None:
         """Return when all of this is durable, in order.
@@ -75,3 +68,19 @@ class Changelog:
     def _new_producer(self) -> Producer:
         timeout = self._settings.transaction_timeout_ms
         return plain_producer(self._settings, linger_ms=0, message_timeout_ms=timeout)
+
+
+def latest(settings: Settings, place: Place) -> dict[bytes, bytes]:
+    """What a compacted partition holds now, by key. Blocking.
+
+    Raises:
+        BrokerDownError: Kafka is away.
+    """
+    kept: dict[bytes, bytes] = {}
+    for message in read_back(settings, [place]):
+        key, value = message.key(), message.value()
+        if isinstance(key, bytes) and isinstance(value, bytes):
+            kept[key] = value
+        elif isinstance(key, bytes):
+            kept.pop(key, None)
+    return kept

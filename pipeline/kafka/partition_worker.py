@@ -215,12 +215,13 @@ class PartitionWorkers:
         app.on_partitions_revoked.connect(self._drop)
         app.on_rebalance_complete.connect(self._own)
 
-    def ensure_assigned(self) -> None:
-        """Start the workers of every owned partition, though no record has come for them."""
+    def ensure_assigned(self, topic: str) -> None:
+        """Start the workers of every owned partition of a topic, though no record has come for them."""
         if self._app.rebalancing:
             return
         for place in self._owned():
-            self._ensure(place)
+            if place[0] == topic:
+                self._ensure(place)
 
     def _owned(self) -> list[Place]:
         assignment = self._app.consumer.assignment()

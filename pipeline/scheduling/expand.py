@@ -83,6 +83,7 @@ def expand(
         max_new_tokens=0 if error else request.sampling.max_new_tokens or profile.max_new_tokens,
         tests=request.tests if request.kind is Kind.CODE and not error else None,
         content=content_of(request),
+        session=None if error else request.session,
     )
     if error or deadline_at <= now:  # the window ends it, and no model is kept busy with it
         return Expansion(opened, ())

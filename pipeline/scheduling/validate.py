@@ -6,7 +6,7 @@ import math
 
 from pipeline.engine.params import MOST_TOP_LOGPROBS
 from pipeline.errors import DecodeError, InvalidRequestError, PayloadTooLargeError, WrongPartitionError
-from pipeline.events import PRIORITIES, Event, InferenceRequest, Kind
+from pipeline.events import PRIORITIES, Event, InferenceRequest, Kind, Session
 from pipeline.fusion.code_tests import parse_tests
 from pipeline.settings import LimitSettings
 from pipeline.topics import REQUESTS, largest_record, request_partition
@@ -30,7 +30,7 @@ def check_run(request_id: str, run: int) -> None:
         InvalidRequestError: names the field.
     """
     _check(
-        0 < len(request_id) <= _LONGEST_ID and request_id.isprintable(),
+        _is_name(request_id),
         "request_id",
         f"must be 1 to {_LONGEST_ID} printable characters",
     )
@@ -191,6 +191,19 @@ def check_content(request: InferenceRequest, limits: LimitSettings) -> None:
     )
     if request.kind is Kind.CODE and request.tests is not None:
         parse_tests(request.tests)
+    if request.session is not None:
+        _check_session(request.session, request.run)
+
+
+def _check_session(session: Session, run: int) -> None:
+    for field, name in (("session.user", session.user), ("session.session", session.session)):
+        _check(_is_name(name), field, f"must be 1 to {_LONGEST_ID} printable characters")
+    # What the conversation held when it was first asked is not kept; with another history it is another question.
+    _check(run == 0, "session", "can not be used with run above 0; leave it out and set messages")
+
+
+def _is_name(text: str) -> bool:
+    return 0 < len(text) <= _LONGEST_ID and text.isprintable()
 
 
 def _check(good: bool, field: str, problem: str) -> None:

@@ -125,5 +125,7 @@ class Asker:
             self.dead.append(Source.of(message))
             return
         value = message.value()
+        if value is None:
+            return
         assert isinstance(value, bytes)
         self.events.append((message.topic() or "", message.partition() or 0, self.codec.decode(value)))

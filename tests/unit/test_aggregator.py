@@ -12,14 +12,27 @@ from window_events import opened, sample
 
 from agents.aggregator import Aggregator
 from pipeline.errors import BrokerDownError
-from pipeline.events import Batch, Control, ControlAction, Event, Mode, Progress, Result, Role, Status
+from pipeline.events import (
+    Batch,
+    Control,
+    ControlAction,
+    Event,
+    Mode,
+    Progress,
+    Result,
+    Role,
+    Session,
+    Status,
+    Turn,
+    TurnKind,
+)
 from pipeline.fusion import ReviewOptions, VoteOptions
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.dead_letters import Source
 from pipeline.kafka.records import Output, result_identity
 from pipeline.settings import load_settings
 from pipeline.telemetry import now_ms
-from pipeline.topics import CONTROL, DEAD_LETTERS, LANES, RESULTS, SAMPLES
+from pipeline.topics import CONTROL, DEAD_LETTERS, LANES, RESULTS, SAMPLES, TURNS
 from pipeline.windows import WindowBook
 
 CODEC = Codec()
@@ -83,6 +96,18 @@ async def test_a_marker_and_its_samples_become_a_result(aggregator: Aggregator) 
     assert isinstance(result, Result) and (result.status, result.answer) == (Status.DONE, "42")
     await aggregator.handle([SAMPLE, MARKER], sink)
     assert len(sink.written) == 1
+
+
+async def test_a_conversation_is_told_of_its_turns_end_with_the_final_result(aggregator: Aggregator) -> None:
+    marker = replace(opened(3, Mode.DEEP), session=Session("u", "s"), deadline_at=2**42)
+    sink = Sink()
+    await aggregator.handle([record(marker), record(sample(0, "42", role=Role.FIRST))], sink)
+    assert [out.topic for out in sink.written] == [RESULTS], "a first answer is no end"
+    await aggregator.handle([record(sample(1, "42")), record(sample(2, "42"))], sink)
+    ends = [out for out in sink.written if out.topic == TURNS]
+    (end,) = (CODEC.decode(out.value or b"") for out in ends)
+    assert isinstance(end, Turn) and (end.kind, end.status, end.answer) == (TurnKind.ENDED, Status.DONE, "42")
+    assert (end.request_id, end.user, end.session) == ("q", "u", "s")
 
 
 async def test_bytes_that_are_no_event_are_dead_letters(aggregator: Aggregator) -> None:

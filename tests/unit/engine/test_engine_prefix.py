@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import takewhile
 
 import pytest
@@ -10,6 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.engine.prefix import Prefix, PrefixStore, common_length
+from pipeline.engine.prompts import PromptEncoder
+from pipeline.events import Conversation, InferenceRequest, Message, RunningTurn
+from pipeline.scheduling.history import remembered, with_history
+from tests.tiny_model import tiny_tokenizer
 
 A_TOKEN = 2 * 2 * 3 * 4  # keys and values, two heads of three floats
 short_ids = st.lists(st.integers(0, 2), max_size=12).map(tuple)
@@ -92,3 +97,15 @@ def test_a_borrowed_beginning_is_a_copy_that_is_read_on(length):
     assert seen[0, 0, :, 0].tolist() == [*[1.0, 2.0, 3.0][:length], *[9.0] * (5 - length)]
     assert torch.equal(values, -seen)
     assert source.layers[0][0][0, 0, :, 0].tolist() == [1.0, 2.0, 3.0]
+
+
+def test_a_follow_up_borrows_all_that_was_read_for_the_turn_before_it():
+    encode = PromptEncoder(tiny_tokenizer()).encode
+    asks = InferenceRequest("q", "Name a prime.")
+    first = encode((Message("user", asks.prompt),))
+    store = PrefixStore(10**6)
+    store.keep(complete(*first))
+    turn = RunningTurn("q", 0, 0, 1, (Message("user", asks.prompt),))
+    kept = remembered(Conversation("u", "s", 0, 0), turn, "7", 1_000)
+    follow_up = with_history(replace(asks, prompt="Another one?"), kept, 1)
+    assert store.longest(encode(follow_up.messages))[1] == len(first)

@@ -125,3 +125,10 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ModelLoadError, match=r"torch is not installed.*tallystream\[worker\]"):
         create_engine(load_settings())
+
+
+def test_a_question_can_ask_for_the_answers_of_the_turns_before_it():
+    first = Message("user", "earlier=answers")
+    assert answer_text(TaskKey("r", 0, 0), (first,)) == "The answer is 0"
+    turns = (first, Message("assistant", "7"), first, Message("assistant", "8"), first)
+    assert answer_text(TaskKey("r", 0, 1), turns) == "The answer is 78"
