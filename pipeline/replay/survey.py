@@ -49,6 +49,7 @@ class Candidate:
         size: bytes of the record's value.
         begins: how its question begins.
         fits: whether it will still fit the topic.
+        session: whether it belongs to a conversation.
     """
 
     place: RequestPlace
@@ -62,6 +63,7 @@ class Candidate:
     size: int
     begins: str
     fits: bool = True
+    session: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,7 @@ class Survey:
                 size=len(source.value or b""),
                 begins=(request.messages[-1].content if request.messages else request.prompt)[:_BEGINNING],
                 fits=self._fits(source, request),
+                session=request.session is not None,
             )
 
     def refuse(self, source: Source, error: TallystreamError) -> None:
@@ -201,6 +204,8 @@ class Survey:
             return Planned(each, f"run {known.run} was asked; the number must be above it")
         if each.request_id in running:
             return Planned(each, f"run {known.run} has no final result yet")
+        if each.session:
+            return Planned(each, "is a turn of a conversation, whose history is not what it was then")
         if not each.fits:
             return Planned(each, "does not fit the topic any more")
         return Planned(each)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import BadMagicError
-from pipeline.events import Callback, InferenceRequest, Mode
+from pipeline.events import Callback, InferenceRequest, Mode, Session
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.dead_letters import Source
 from pipeline.replay.survey import Choice, Plan, Survey
@@ -129,6 +129,14 @@ def test_what_runs_and_what_does_not_fit_is_left_out_with_a_reason() -> None:
     ]
 
 
+def test_a_turn_of_a_conversation_is_left_out_with_a_reason() -> None:
+    made = plan(replace(ALL, run=1), InferenceRequest("a", session=Session("u", "s")), InferenceRequest("b"))
+    assert asked(made) == ["b"]
+    assert [(item.candidate.request_id, "conversation" in item.reason) for item in made.refused] == [
+        ("a", True)
+    ]
+
+
 def test_a_request_may_run_until_the_deadline_of_its_last_run() -> None:
     made = survey(
         replace(ALL, run=2),
@@ -165,7 +173,7 @@ def test_records_that_no_batcher_takes_are_named_if_they_are_of_the_range() -> N
 def test_every_version_of_a_request_is_asked_again(path) -> None:
     request = Codec().decode(path.read_bytes())
     assert isinstance(request, InferenceRequest)
-    made = survey(ALL, [(record(1), request)]).plan(frozenset())
+    made = survey(ALL, [(record(1), replace(request, session=None))]).plan(frozenset())
     assert (asked(made), made.run) == ([request.request_id], request.run + 1)
 
 
