@@ -10,7 +10,7 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3; do \
 	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$each && break; done)
 
-# Of the tests; each starts a Kafka of its own. Most tests wait most of the time.
+# Of the tests; each starts a Kafka of its own. Tests of one file stay in one process: what they share is started once.
 PROCESSES ?= 2
 
 BIN := .venv/bin
@@ -31,7 +31,7 @@ test: setup ## lint, check types and run all tests (ARGS go to pytest)
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check
 	@$(BIN)/pyright
-	@$(BIN)/pytest $(if $(findstring -n,$(ARGS)),,-n $(PROCESSES) --dist loadgroup --no-loadscope-reorder) $(ARGS)
+	@$(BIN)/pytest $(if $(findstring -n,$(ARGS)),,-n $(PROCESSES) --dist loadfile --no-loadscope-reorder) $(ARGS)
 
 chaos: setup ## kill everything 200 times and audit the topics (--kills N --seed S --json FILE …)
 	@$(BIN)/tallystream chaos $(ARGS)

@@ -27,14 +27,6 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("repeatable")  # --hypothesis-profile=default draws new examples
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Which tests may not run in different processes: those of one file, and those of the session's pipeline."""
-    for item in items:
-        together = "pipeline" if "running" in getattr(item, "fixturenames", ()) else item.path.name
-        item.add_marker(pytest.mark.xdist_group(together))
-
-
 @pytest.fixture(scope="session")
 def say() -> Say:
     """Progress, shown by pytest when a test fails (or with ``-s``)."""
