@@ -122,7 +122,8 @@ class Batcher(PartitionWorker):
                 if isinstance(event, TallystreamError):
                     raise event
                 request = check_routed(event, record.partition, self.settings.shards)
-                self._refuse_conflict(request, asked)
+                content = content_of(request)
+                self._refuse_conflict(request, content, asked)
             except TallystreamError as error:
                 outputs.append(dead_letter(record, error, stage="batcher", shards=self.settings.shards))
                 continue
@@ -135,7 +136,7 @@ class Batcher(PartitionWorker):
             )
             fresh = not self.sink.has(opened_identity(request.request_id, request.run))
             if fresh:
-                outputs.append(self._opened(expansion.opened))
+                outputs.append(self._opened(replace(expansion.opened, content=content)))
             if (session := expansion.opened.session) is None:
                 groups += [
                     (lane, rest)
@@ -149,9 +150,9 @@ class Batcher(PartitionWorker):
         )
         await emit(outputs)
 
-    def _refuse_conflict(self, request: InferenceRequest, asked: dict[Identity, str]) -> None:
+    def _refuse_conflict(self, request: InferenceRequest, content: str, asked: dict[Identity, str]) -> None:
         """Raise if the id was asked before, also in this gathering, and something else was asked then."""
-        names, content = (request.request_id, request.run), content_of(request)
+        names = (request.request_id, request.run)
         opened = opened_identity(*names)
         if opened not in asked and self.sink.has(opened):
             same = any(self.sink.has(content_identity(*names, each)) for each in (content, ""))

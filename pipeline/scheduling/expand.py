@@ -18,7 +18,6 @@ from pipeline.events import (
     TaskGroup,
 )
 from pipeline.language import language_of
-from pipeline.scheduling.content import content_of
 from pipeline.scheduling.modes import PROFILES, Profile, messages_on, path_of, profile_of, role_of
 from pipeline.scheduling.validate import check_content
 from pipeline.settings import LimitSettings
@@ -82,7 +81,6 @@ def expand(
         question="" if error else _question(request),
         max_new_tokens=0 if error else request.sampling.max_new_tokens or profile.max_new_tokens,
         tests=request.tests if request.kind is Kind.CODE and not error else None,
-        content=content_of(request),
         session=None if error else request.session,
     )
     if error or deadline_at <= now:  # the window ends it, and no model is kept busy with it

@@ -7,13 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+import tests.eventually
 from pipeline.supervisor import Exit, ProcessSpec, RestartPolicy, Supervisor
+
+eventually = partial(tests.eventually.eventually, seconds=30.0)
 
 QUICK = RestartPolicy(first_delay=0.01, most_delay=0.02, healthy_after=60.0, give_up_after=3)
 WAITS = "import signal; print('up', flush=True); signal.pause()"
@@ -28,13 +30,6 @@ signal.pause()
 
 def python(name: str, code: str, **env: str) -> ProcessSpec:
     return ProcessSpec(name, (sys.executable, "-c", code), env)
-
-
-def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.01)
 
 
 def is_alive(pid: int) -> bool:

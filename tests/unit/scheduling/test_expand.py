@@ -31,7 +31,7 @@ from pipeline.scheduling.waiting import Assigned
 from pipeline.settings import EngineSettings, LimitSettings
 
 LIMITS = LimitSettings()  # type: ignore[call-arg]
-ENGINE = EngineSettings()  # type: ignore[call-arg]
+ENGINE = EngineSettings()
 APPENDED, NOW = 1_000_000_000, 1_000_000_050
 REQUEST = InferenceRequest("q-1", prompt="six times seven?", created_at=APPENDED - 10)
 
