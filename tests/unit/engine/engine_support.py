@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -158,6 +159,21 @@ class Forwards:
 
 def altered(loaded: LoadedModel, hook: Callable[[Tensor, Tensor, Tensor], Tensor]) -> LoadedModel:
     return replace(loaded, model=Altered(loaded.model, hook))
+
+
+LATE = 130
+"""A position that only long prompts come near."""
+
+
+def failing_late(loaded: LoadedModel) -> LoadedModel:
+    """A model that gives NaN after position ``LATE``, and ends no answer of a long prompt before."""
+
+    def spoil(_ids: Tensor, positions: Tensor, logits: Tensor) -> Tensor:
+        logits[positions[:, -1] > LATE - 30, ..., loaded.tokenizer.eos_token_id] = -1000.0
+        logits[positions[:, -1] > LATE] = math.nan
+        return logits
+
+    return altered(loaded, spoil)
 
 
 def saying(loaded: LoadedModel, prompt: str, text: str) -> LoadedModel:

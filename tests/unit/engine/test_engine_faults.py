@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from engine_support import Forwards, altered, run_all, running, task
+from engine_support import Forwards, altered, failing_late, run_all, running, task
 
 from pipeline.engine.base import GenerationTask, SamplingParams, TaskKey
 from pipeline.engine.cache import SlotCache
@@ -116,13 +116,9 @@ def test_whole_numbers_are_temperatures_too(tiny):
 def test_a_row_of_nan_fails_alone_and_leaves_no_trace_in_its_slot(tiny):
     """F04: one row of four gives NaN; a later task in the same slot is right."""
 
-    def hook(ids, positions, logits):
-        logits[positions[:, -1] > 130] = math.nan
-        return logits
-
     with running(tiny) as (engine, recorder):
         healthy = run_all(engine, recorder, [good(i) for i in range(1)])[0].text
-    with running(altered(tiny, hook)) as (engine, recorder):
+    with running(failing_late(tiny)) as (engine, recorder):
         tasks = [good(1), task(2, "n" * 105, max_new_tokens=200, temperature=0.5), good(3), good(4), good(5)]
         first, bad, *others = run_all(engine, recorder, tasks)
     assert bad.finish_reason is FinishReason.ERROR

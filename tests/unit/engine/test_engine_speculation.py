@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from engine_support import altered, reference, run_all, running, saying, task
+from engine_support import altered, failing_late, reference, run_all, running, saying, task
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -202,11 +202,7 @@ def test_numbers_that_are_not_finite_for_a_draft_alone_harm_nobody(tiny, monkeyp
 
 
 def test_a_row_that_is_not_finite_by_itself_fails_alone_among_drafts(tiny):
-    def hook(ids, positions, logits):
-        logits[positions[:, -1] > 130] = math.nan
-        return logits
-
-    with running(altered(tiny, hook), **LOOKUP) as (engine, recorder):
+    with running(failing_late(tiny), **LOOKUP) as (engine, recorder):
         bad, *others = run_all(engine, recorder, [task(99, "n" * 105, max_new_tokens=200), *mix()])
     assert bad.error.code == "non_finite_logits" and bad.completion_tokens > 0
     assert [one.error for one in others] == [None] * len(others)
