@@ -12,23 +12,8 @@ from typing import Annotated
 import typer
 
 from pipeline import __version__
-from pipeline.commands.ask import ask
-from pipeline.commands.batch import batch
-from pipeline.commands.bench import bench
-from pipeline.commands.calibrate import calibrate
-from pipeline.commands.cancel import cancel
-from pipeline.commands.chaos import chaos
 from pipeline.commands.console import err
-from pipeline.commands.dead_letters import dead_letters
-from pipeline.commands.deliveries import deliveries
-from pipeline.commands.demo import demo
-from pipeline.commands.doctor import doctor
-from pipeline.commands.explain import explain
-from pipeline.commands.offsets import offsets
-from pipeline.commands.replay import replay
-from pipeline.commands.revote import revote
-from pipeline.commands.topics import topics
-from pipeline.commands.up import up
+from pipeline.commands.late_group import OPTIONS, LateGroup
 from pipeline.errors import TallystreamError
 from pipeline.settings import load_settings
 from pipeline.stack import AGENTS
@@ -37,28 +22,11 @@ EXIT_ERROR, EXIT_INTERRUPTED = 2, 130
 
 app = typer.Typer(
     name="tallystream",
+    cls=LateGroup,
     help="Several model samples, one vote, one durable answer.",
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    **OPTIONS,
 )
-app.command()(demo)
-app.command()(up)
-app.command()(ask)
-app.command()(batch)
-app.command()(cancel)
-app.command()(explain)
-app.command()(replay)
-app.command()(revote)
-app.command()(calibrate)
-app.command()(chaos)
-app.command()(bench)
-app.command()(doctor)
-app.add_typer(topics, name="topics")
-app.add_typer(dead_letters, name="dead-letters")
-app.add_typer(deliveries, name="deliveries")
-app.add_typer(offsets, name="offsets")
 
 
 @app.command()

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, SecretStr, ValidationError, ValidationInf
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from pipeline.errors import ConfigError
-from pipeline.fusion.policy import EarlyStop, Measure
+from pipeline.vote_choices import EarlyStop, Measure
 
 
 def _default_home() -> Path:

@@ -7,7 +7,6 @@ import math
 from pipeline.engine.params import MOST_TOP_LOGPROBS
 from pipeline.errors import DecodeError, InvalidRequestError, PayloadTooLargeError, WrongPartitionError
 from pipeline.events import PRIORITIES, Event, InferenceRequest, Kind, Session
-from pipeline.fusion.code_tests import parse_tests
 from pipeline.settings import LimitSettings
 from pipeline.topics import REQUESTS, largest_record, request_partition
 
@@ -190,6 +189,10 @@ def check_content(request: InferenceRequest, limits: LimitSettings) -> None:
         "is empty; kind vision needs at least one",
     )
     if request.kind is Kind.CODE and request.tests is not None:
+        from pipeline.fusion.code_tests import (
+            parse_tests,  # late: it brings all of fusion, and few ask for code
+        )
+
         parse_tests(request.tests)
     if request.session is not None:
         _check_session(request.session, request.run)
