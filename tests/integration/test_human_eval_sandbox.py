@@ -1,4 +1,4 @@
-"""164 real tasks: every reference solution passes, every broken one fails."""
+"""Real tasks, half of the 164 with their reference solution and half with a broken one: these pass, those fail."""
 
 from __future__ import annotations
 
@@ -41,22 +41,17 @@ def job(problem: dict[str, str], code: str) -> tuple[str, str]:
 
 def test_reference_solutions_pass_and_broken_ones_fail() -> None:
     assert len(PROBLEMS) == 164
-    right = [problem["prompt"] + problem["canonical_solution"] for problem in PROBLEMS]
-    off = [
-        ast.unparse(_Off(problem["entry_point"]).visit(ast.parse(code)))
-        for problem, code in zip(PROBLEMS, right, strict=True)
-    ]
-    codes = [*right, *off]
-    verdicts = check_all(
-        [job(problem, code) for problem, code in zip(PROBLEMS * 2, codes, strict=True)], PATIENT
-    )
-    names = [problem["task_id"] for problem in PROBLEMS]
-    assert [
-        (name, verdict) for name, verdict in zip(names, verdicts[:164], strict=True) if not verdict.passed
-    ] == []
-    assert [name for name, verdict in zip(names, verdicts[164:], strict=True) if verdict.passed] == []
-    reasons = Counter(verdict.reason for verdict in verdicts[164:])
-    assert reasons[CodeReason.WRONG_ANSWER] > 140, reasons
+    right, off = PROBLEMS[::2], PROBLEMS[1::2]
+    jobs = [job(problem, problem["prompt"] + problem["canonical_solution"]) for problem in right]
+    for problem in off:
+        tree = ast.parse(problem["prompt"] + problem["canonical_solution"])
+        jobs.append(job(problem, ast.unparse(_Off(problem["entry_point"]).visit(tree))))
+    verdicts = check_all(jobs, PATIENT)
+    names = [problem["task_id"] for problem in (*right, *off)]
+    failed = [name for name, verdict in zip(names, verdicts, strict=True) if not verdict.passed]
+    assert failed == [problem["task_id"] for problem in off]
+    reasons = Counter(verdict.reason for verdict in verdicts[len(right) :])
+    assert reasons[CodeReason.WRONG_ANSWER] > 70, reasons
 
 
 @pytest.mark.parametrize("problem", PROBLEMS[:3], ids=lambda problem: problem["task_id"])
