@@ -1,4 +1,4 @@
-"""What prompt lookup saves and costs, by what is said: a copy, new text, or text that misleads."""
+"""What prompt lookup saves and costs, by what is said: a copy, new text, text that misleads, or a model's own."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ import torch
 
 from pipeline.bench.effort import Effort
 from pipeline.bench.engine_contenders import slots
-from pipeline.bench.engine_models import load
+from pipeline.bench.engine_models import NAMED, load
 from pipeline.bench.engine_work import Work, work
 from pipeline.bench.figures import figure
 from pipeline.bench.parts import Say
 from pipeline.bench.rows import Row
+from pipeline.engine.int8 import quality_text
 from pipeline.engine.model import LoadedModel
+from pipeline.engine.prompts import PromptEncoder
+from pipeline.events import Message
 from pipeline.settings import Settings
 
 TRIED = 16
@@ -54,21 +57,43 @@ class Saying:
 def prompt_lookup(settings: Settings, effort: Effort, say: Say) -> Iterable[Row]:
     """With prompt lookup and without, in turn: one row, four and sixteen.
 
-    How often a model repeats itself is the model's; what that is worth is the engine's, so what it says is set.
+    How often a model repeats itself is the model's; what that is worth is the engine's, so most of what it says is set.
     """
     for name in effort.engine_models:
         loaded = load(name, settings)
-        asked = work(loaded, random.Random(3), _ANSWER, _ANSWER)
+        cases = _set_words(loaded) | (_own_words(loaded) if name == NAMED else {})
         ratios: defaultdict[str, list[float]] = defaultdict(list)
         for repeat in range(effort.repeats):
-            for said, answer in _answers(asked, loaded.model.config.vocab_size).items():
-                saying = replace(loaded, model=Saying(loaded.model, len(asked.ids), answer))
+            for said, (saying, asked) in cases.items():
                 for rows in (1, 4, 16):
                     say(f"round {repeat + 1} of {effort.repeats}: {name}, {said}, {rows} rows")
                     without, tried = (_seconds(settings, saying, [asked] * rows, most) for most in (0, TRIED))
                     ratios[f"{said}, {rows} rows"].append(without / tried)
         for case, values in ratios.items():
             yield Row(f"{name}, {case}: prompt lookup / none", figure(values), "×")
+
+
+def _set_words(loaded: LoadedModel) -> dict[str, tuple[LoadedModel, Work]]:
+    """By name: a model that says what is set, and what it is asked."""
+    asked = work(loaded, random.Random(3), _ANSWER, _ANSWER)
+    return {
+        said: (replace(loaded, model=Saying(loaded.model, len(asked.ids), answer)), asked)
+        for said, answer in _answers(asked, loaded.model.config.vocab_size).items()
+    }
+
+
+def _own_words(loaded: LoadedModel) -> dict[str, tuple[LoadedModel, Work]]:
+    """By name: a trained model, and what it answers in its own words."""
+    paragraph = quality_text().partition("\n\n")[0]
+    asked = {
+        "own words to a request to repeat a text": f"Repeat this text word by word:\n\n{paragraph}",
+        "own words to a question": f"{paragraph}\n\nWhy did it do no harm?",
+    }
+    encode = PromptEncoder(loaded.tokenizer).encode
+    return {
+        name: (loaded, Work(turns := (Message("user", text),), encode(turns), _ANSWER))
+        for name, text in asked.items()
+    }
 
 
 def _answers(asked: Work, vocabulary: int) -> dict[str, list[int]]:

