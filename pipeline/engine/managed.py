@@ -7,7 +7,6 @@ its last token, each request alone, since one of them may be what the loop died 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -16,9 +15,8 @@ from dataclasses import dataclass, replace
 import structlog
 import torch
 
-from pipeline.engine.base import EngineListener, GenerationTask, TaskKey
+from pipeline.engine.base import EngineListener
 from pipeline.engine.guard import Heard, ManagerGuard, require_supported
-from pipeline.engine.inbox import Inbox
 from pipeline.engine.model import LoadedModel, load_model
 from pipeline.engine.params import checked
 from pipeline.engine.prompts import PromptEncoder
@@ -27,6 +25,7 @@ from pipeline.engine.sampler import Draw
 from pipeline.engine.slot_table import describe
 from pipeline.engine.slots import thread_count
 from pipeline.engine.telling import tell_done, tell_tokens
+from pipeline.engine.threaded import ThreadedEngine
 from pipeline.errors import ContextExceededError, EngineError
 from pipeline.events import ErrorInfo, FinishReason
 from pipeline.settings import Settings
@@ -45,7 +44,7 @@ class _Run:
     known: int
 
 
-class ManagedEngine:
+class ManagedEngine(ThreadedEngine):
     """An ``Engine`` on transformers' manager.
 
     Samples report no seed and no log-probability: the manager draws all from one generator, and its
@@ -57,6 +56,8 @@ class ManagedEngine:
         clock: unix time in seconds, which deadlines are compared with.
     """
 
+    thread_name = "managed-engine"
+
     def __init__(
         self,
         settings: Settings,
@@ -64,46 +65,20 @@ class ManagedEngine:
         load: Callable[[Settings], LoadedModel] = load_model,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        super().__init__()
         self._settings = settings
         self._rows = settings.engine.rows
         self._load = load
         self._clock = clock
-        self._inbox = Inbox()
         self._runs: dict[str, _Run] = {}
         self._suspects: list[Row] = []
-        self._thread: threading.Thread | None = None
-
-    def start(self, listener: EngineListener) -> None:
-        """Load the model and start the manager; returns when ready.
-
-        Raises:
-            ModelLoadError: says what is wrong with the model.
-        """
-        self._listener = listener
-        ready: Future[None] = Future()
-        self._thread = threading.Thread(target=self._main, args=(ready,), name="managed-engine", daemon=True)
-        self._thread.start()
-        ready.result()
-
-    def submit(self, task: GenerationTask) -> bool:
-        """Queue a task; ``False`` when its key is queued or running, or the engine is closed."""
-        return self._inbox.submit(task)
-
-    def cancel(self, key: TaskKey) -> None:
-        """End a task as ``cancelled`` with the text so far; an unknown key is harmless."""
-        self._inbox.cancel(key)
 
     def capacity(self) -> int:
         """How many more tasks would start at once."""
         return max(0, self._rows - len(self._inbox))
 
-    def close(self) -> None:
-        """Stop the thread; tasks that still run or wait end as ``cancelled``. Again: does nothing."""
-        self._inbox.close()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-
-    def _main(self, ready: Future[None]) -> None:
+    def _main(self, listener: EngineListener, ready: Future[None]) -> None:
+        self._listener = listener
         try:
             torch.set_num_threads(thread_count(self._settings.engine))
             self._loaded = self._load(self._settings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -12,16 +11,16 @@ from dataclasses import replace
 import structlog
 import torch
 
-from pipeline.engine.base import EngineListener, GenerationTask, TaskKey
+from pipeline.engine.base import EngineListener
 from pipeline.engine.cache import WIDTH_STEP, SlotCache, round_down
 from pipeline.engine.decode_loop import DecodeLoop
-from pipeline.engine.inbox import Inbox
 from pipeline.engine.model import LoadedModel, load_model
 from pipeline.engine.prefix import PrefixStore
 from pipeline.engine.prompt_lookup import Drafter
 from pipeline.engine.prompt_reader import PromptReader
 from pipeline.engine.runner import Runner
 from pipeline.engine.slot_table import SlotTable
+from pipeline.engine.threaded import ThreadedEngine
 from pipeline.engine.warm_up import warm_up
 from pipeline.settings import EngineSettings, Settings
 
@@ -31,7 +30,7 @@ _log = structlog.get_logger(__name__)
 EXIT_ENGINE_BROKEN = 71
 
 
-class SlotEngine:
+class SlotEngine(ThreadedEngine):
     """An ``Engine`` on a causal language model of transformers.
 
     Args:
@@ -40,6 +39,8 @@ class SlotEngine:
         clock: unix time in seconds, which deadlines are compared with.
     """
 
+    thread_name = "slot-engine"
+
     def __init__(
         self,
         settings: Settings,
@@ -47,42 +48,15 @@ class SlotEngine:
         load: Callable[[Settings], LoadedModel] = load_model,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        super().__init__()
         self._settings = settings
         self._load = load
         self._clock = clock
-        self._inbox = Inbox()
         self._limit: Callable[[], int] = lambda: settings.engine.rows
-        self._thread: threading.Thread | None = None
-
-    def start(self, listener: EngineListener) -> None:
-        """Load the model, warm it up and check that it runs in slots; returns when ready.
-
-        Raises:
-            ModelLoadError: says what is wrong with the model.
-        """
-        ready: Future[None] = Future()
-        thread = threading.Thread(target=self._main, args=(listener, ready), name="slot-engine", daemon=True)
-        self._thread = thread
-        thread.start()
-        ready.result()
-
-    def submit(self, task: GenerationTask) -> bool:
-        """Queue a task; ``False`` when its key is queued or running, or the engine is closed."""
-        return self._inbox.submit(task)
-
-    def cancel(self, key: TaskKey) -> None:
-        """End a task as ``cancelled`` within a step; an unknown key is harmless."""
-        self._inbox.cancel(key)
 
     def capacity(self) -> int:
         """How many more tasks would start at once."""
         return max(0, self._limit() - len(self._inbox))
-
-    def close(self) -> None:
-        """Stop the thread; tasks that still run or wait end as ``cancelled``. Again: does nothing."""
-        self._inbox.close()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
 
     def _main(self, listener: EngineListener, ready: Future[None]) -> None:
         with torch.inference_mode():

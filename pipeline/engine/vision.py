@@ -9,7 +9,6 @@ seed gives the same tokens whatever waits beside it.
 from __future__ import annotations
 
 import secrets
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -17,14 +16,14 @@ from typing import Any
 
 import torch
 
-from pipeline.engine.base import EngineListener, GenerationTask, TaskKey
-from pipeline.engine.inbox import Inbox
+from pipeline.engine.base import EngineListener
 from pipeline.engine.params import checked, checked_top_logprobs
 from pipeline.engine.row import Row
 from pipeline.engine.sampler import draw
 from pipeline.engine.slot_table import describe
 from pipeline.engine.slots import thread_count
 from pipeline.engine.telling import tell_done, tell_tokens
+from pipeline.engine.threaded import ThreadedEngine
 from pipeline.engine.vision_images import read_images, views
 from pipeline.engine.vision_model import VisionModel, load_vision_model
 from pipeline.errors import ContextExceededError, NonFiniteLogitsError
@@ -32,7 +31,7 @@ from pipeline.events import ErrorInfo, FinishReason
 from pipeline.settings import Settings
 
 
-class VisionEngine:
+class VisionEngine(ThreadedEngine):
     """An ``Engine`` on an image-text model of transformers.
 
     Args:
@@ -41,6 +40,8 @@ class VisionEngine:
         clock: unix time in seconds, which deadlines are compared with.
     """
 
+    thread_name = "vision-engine"
+
     def __init__(
         self,
         settings: Settings,
@@ -48,43 +49,17 @@ class VisionEngine:
         load: Callable[[Settings], VisionModel] = load_vision_model,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        super().__init__()
         self._settings = settings
         self._load = load
         self._clock = clock
-        self._inbox = Inbox()
-        self._thread: threading.Thread | None = None
-
-    def start(self, listener: EngineListener) -> None:
-        """Load the model; returns when ready.
-
-        Raises:
-            ModelLoadError: says what is wrong with the model.
-        """
-        self._listener = listener
-        ready: Future[None] = Future()
-        self._thread = threading.Thread(target=self._main, args=(ready,), name="vision-engine", daemon=True)
-        self._thread.start()
-        ready.result()
-
-    def submit(self, task: GenerationTask) -> bool:
-        """Queue a task; ``False`` when its key is queued or running, or the engine is closed."""
-        return self._inbox.submit(task)
-
-    def cancel(self, key: TaskKey) -> None:
-        """End a task as ``cancelled`` with the text so far; an unknown key is harmless."""
-        self._inbox.cancel(key)
 
     def capacity(self) -> int:
         """One more when nothing runs: what waits here could wait in its lane."""
         return max(0, 1 - len(self._inbox))
 
-    def close(self) -> None:
-        """Stop the thread; tasks that still run or wait end as ``cancelled``. Again: does nothing."""
-        self._inbox.close()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-
-    def _main(self, ready: Future[None]) -> None:
+    def _main(self, listener: EngineListener, ready: Future[None]) -> None:
+        self._listener = listener
         with torch.inference_mode():
             try:
                 torch.set_num_threads(thread_count(self._settings.engine))
