@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 from faust.types import EventT
 
-from pipeline import process_memory
+from pipeline import metrics, process_memory
 from pipeline.agent_main import run_agent
 from pipeline.code_checks import ProgramChecker
 from pipeline.errors import TallystreamError
@@ -148,6 +148,8 @@ class Aggregator(PartitionWorker):
             outputs += self._reviews(key, plan, now)
         if outputs:
             await emit(outputs)
+        for result in fresh:
+            metrics.result_published(result)
         for result in results:
             self._published(result, now)
         for key, plan in rounds:
@@ -156,6 +158,7 @@ class Aggregator(PartitionWorker):
         for key, window in self.windows.forget(now - round(self.settings.window.keep_closed * 1000)):
             self.store.closed(key, window)
         await self.store.flush()
+        metrics.OPEN_WINDOWS.labels(str(self.shard)).set(len(self.windows))
         self._tell(untold, touched, now)
 
     def _settled(
@@ -217,6 +220,7 @@ class Aggregator(PartitionWorker):
                     self.windows.watch(key)
                     self.store.cancelled(key, order)
             case _:
+                metrics.LATE_RECORDS.labels(type(event).__name__.lower()).inc()
                 log.debug("late or repeated record", request_id=key[0], record=type(event).__name__)
                 return False
         if window.state is not state:

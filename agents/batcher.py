@@ -17,7 +17,7 @@ from faust.types import EventT
 
 from agents.canceller import Canceller
 from agents.conversation import Conversations
-from pipeline import process_memory
+from pipeline import metrics, process_memory
 from pipeline.agent_main import run_agent
 from pipeline.errors import ConflictingRequestError, PayloadTooLargeError, TallystreamError
 from pipeline.events import (
@@ -115,6 +115,7 @@ class Batcher(PartitionWorker):
     async def handle(self, records: Sequence[Source], emit: Callable[[Iterable[Output]], Any]) -> None:
         outputs: list[Output] = []
         groups: list[tuple[int, TaskGroup]] = []
+        markers: list[Opened] = []
         taken: set[Identity] = set()
         asked: dict[Identity, str] = {}
         for record, event in await self.call(decode_all, self.codec, records):
@@ -136,6 +137,7 @@ class Batcher(PartitionWorker):
             )
             fresh = not self.sink.has(opened_identity(request.request_id, request.run))
             if fresh:
+                markers.append(expansion.opened)
                 outputs.append(self._opened(replace(expansion.opened, content=content)))
             if (session := expansion.opened.session) is None:
                 groups += [
@@ -149,6 +151,8 @@ class Batcher(PartitionWorker):
             groups, shard=self.shard, codec=self.codec, limits=self.settings.batching, now=now_ms()
         )
         await emit(outputs)
+        for marker in markers:
+            metrics.opened(marker)
 
     def _refuse_conflict(self, request: InferenceRequest, content: str, asked: dict[Identity, str]) -> None:
         """Raise if the id was asked before, also in this gathering, and something else was asked then."""

@@ -14,7 +14,7 @@ import time
 
 import structlog
 
-from pipeline import process_memory
+from pipeline import metrics, process_memory
 from pipeline.agent_main import run_agent
 from pipeline.delivery.client import WebhookClient
 from pipeline.delivery.delivery_log import DeliveryLog
@@ -45,6 +45,7 @@ async def serve(settings: Settings, codec: Codec, quarantine: Quarantine, ledger
         dispatcher = Dispatcher(
             settings.webhook, client.attempt, kafka.record, now=time.time, jitter=random.random
         )
+        metrics.DELIVERIES_HELD.set_function(lambda: len(dispatcher))
         thread = asyncio.create_task(asyncio.to_thread(kafka.run, dispatcher, stop))
         waiting = [asyncio.create_task(asked.wait()), asyncio.create_task(dispatcher.failure()), thread]
         log.info("ready")

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 import structlog
 from confluent_kafka import Message
 
-from pipeline import process_memory
+from pipeline import metrics, process_memory
 from pipeline.agent_main import run_agent
 from pipeline.circuit_breaker import BreakerPolicy
 from pipeline.control import ControlReader
@@ -178,6 +178,7 @@ class Worker:
     def _publish(self) -> None:
         while not self._ended.empty():
             self._end(self._ended.get())
+        self._tell_metrics()
         self._journal.hold(self._desk.in_hand())
         samples, finished = self._desk.publishable()
         for assigned, completion in samples:
@@ -185,14 +186,23 @@ class Worker:
                 task = generation_task(assigned, now=0, limits=self._settings.engine)
                 self._answers.put(assigned.tenant, task, completion)
         outputs = [letter for letter, _ in self._parked]
-        outputs += [self._output(assigned, completion) for assigned, completion in samples]
+        drawn = [(one, sample_of(one, completion, worker=self._name)) for one, completion in samples]
+        outputs += [self._output(sample) for _, sample in drawn]
         if self._consumer.publish(outputs, [*finished, *(end for _, end in self._parked)]):
             self._parked.clear()
+            for assigned, sample in drawn:
+                metrics.sample_published(sample, assigned.lane)
             self._publish_at = time.monotonic() + worth_waiting(len(outputs))
             ran = self._desk.published(finished)
             for assigned in ran:
                 self._tokens.end(assigned.key)
             self._journal.end(self._desk.cleared(ran))
+
+    def _tell_metrics(self) -> None:
+        metrics.ENGINE_ROWS.set(len(self._desk.in_hand()))
+        metrics.ENGINE_CIRCUIT.set(self._circuit.is_open)
+        for lane in range(len(LANES)):
+            metrics.LANE_HELD.labels(str(lane)).set(self._desk.waiting(lane))
 
     def _end(self, completion: Completion) -> None:
         key, fault = completion.key, self._circuit.ended(completion, time.monotonic())
@@ -201,10 +211,9 @@ class Worker:
         else:
             self._desk.end(completion)
 
-    def _output(self, assigned: Assigned, completion: Completion) -> Output:
-        sample = sample_of(assigned, completion, worker=self._name)
+    def _output(self, sample: Sample) -> Output:
         value = fitted_sample(sample, self._codec.encode, LARGEST_SAMPLE)
-        request_id = assigned.group.request_id
+        request_id = sample.request_id
         return Output(SAMPLES, shard_of(request_id, self._settings.shards), request_id.encode(), value)
 
     def _cancel(self, keys: Sequence[TaskKey]) -> None:

@@ -1,4 +1,4 @@
-"""``/healthz`` of an agent, served from a thread of its own; and where to find it on this machine."""
+"""``/healthz`` and ``/metrics`` of an agent, served from a thread of its own; and where to find it on this machine."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from pipeline import __version__
 from pipeline.errors import ConfigError
 from pipeline.health import document
 from pipeline.ledger import Ledger
+from pipeline.partition_metrics import partitions_told
 from pipeline.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -43,7 +45,7 @@ class AgentHealth:
 
 @contextmanager
 def health_served(settings: Settings, role: str, ledger: Ledger, limit: float) -> Generator[None]:
-    """Serve ``/healthz`` while the block runs, and leave a note of where, unless it is switched off.
+    """Serve ``/healthz`` and ``/metrics`` while the block runs, and leave a note of where, unless it is switched off.
 
     Args:
         limit: seconds without movement that are a stall.
@@ -70,7 +72,8 @@ def health_served(settings: Settings, role: str, ledger: Ledger, limit: float) -
     _write(note, {"app": settings.app, "name": f"{role}-{settings.slot}", "pid": os.getpid(), "url": url})
     log.info("health", url=url)
     try:
-        yield
+        with partitions_told(ledger):
+            yield
     finally:
         note.unlink(missing_ok=True)
         server.shutdown()
@@ -130,10 +133,14 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "tallystream", ""
 
     def do_GET(self) -> None:
-        if self.path.partition("?")[0] == "/healthz":
-            self._send(*self.server.answer(), "application/json")
-        else:
-            self._problem(HTTPStatus.NOT_FOUND, "the only path here is /healthz")
+        match self.path.partition("?")[0]:
+            case "/healthz":
+                status, body = self.server.answer()
+                self._send(status, json.dumps(body).encode(), "application/json")
+            case "/metrics":
+                self._send(HTTPStatus.OK, generate_latest(), CONTENT_TYPE_LATEST)
+            case _:
+                self._problem(HTTPStatus.NOT_FOUND, "the only paths here are /healthz and /metrics")
 
     do_HEAD = do_GET
 
@@ -147,10 +154,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _problem(self, status: HTTPStatus, detail: str) -> None:
         body = {"type": "about:blank", "title": status.phrase, "status": int(status), "detail": detail}
-        self._send(status, body, "application/problem+json")
+        self._send(status, json.dumps(body).encode(), "application/problem+json")
 
-    def _send(self, status: int, body: dict[str, Any], kind: str) -> None:
-        data = json.dumps(body).encode()
+    def _send(self, status: int, data: bytes, kind: str) -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))

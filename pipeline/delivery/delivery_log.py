@@ -18,6 +18,7 @@ from queue import SimpleQueue
 
 from confluent_kafka import Message
 
+from pipeline import metrics
 from pipeline.delivery.asked import Asked
 from pipeline.delivery.dispatcher import Dispatcher
 from pipeline.delivery.guard import endpoint_of
@@ -244,6 +245,7 @@ class DeliveryLog:
         outputs = [*self._outputs, *map(self._output, [*self._new, *attempted])]
         if not self._consumer.publish(outputs, self._finished):
             return False
+        metrics.attempts_recorded(attempted)
         for delivery in self._new:
             self._submit(delivery)
         for item in self._recording:

@@ -141,6 +141,10 @@ class Dispatcher:
         self._error: Exception | None = None
         self._failed = asyncio.Event()
 
+    def __len__(self) -> int:
+        """Deliveries that are held: none of them is at its end."""
+        return len(self._entries)
+
     def submit(self, delivery: Delivery) -> None:
         """Take a delivery; one that is terminal or held already is ignored, so a read-back can overlap.
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
+from pipeline import metrics
 from pipeline.errors import BrokerDownError, FencedError, RecordTooLargeError
 from pipeline.kafka.clients import kafka_error, repeat, transactional_producer, write
 from pipeline.kafka.records import Output
@@ -59,12 +60,19 @@ class TransactionalProducer:
             RecordTooLargeError: an output is larger than its topic takes; the same again would fail again.
             BrokerDownError: no answer; the outcome is unknown and this producer is of no more use.
         """
+        began = time.monotonic()
         try:
             self._within_deadline(lambda: self._transaction(outputs, list(offsets), group))
         except KafkaException as exception:
-            if kafka_error(exception).code() == KafkaError.MSG_SIZE_TOO_LARGE:
-                raise RecordTooLargeError(f"{self._id}: {kafka_error(exception).str()}") from exception
+            error = kafka_error(exception)
+            metrics.TRANSACTIONS.labels("fenced" if error.fatal() else "failed").inc()
+            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                raise RecordTooLargeError(f"{self._id}: {error.str()}") from exception
             raise
+        except BrokerDownError:
+            metrics.TRANSACTIONS.labels("unanswered").inc()
+            raise
+        metrics.committed(outputs, time.monotonic() - began)
 
     def abort(self) -> None:
         """End a transaction that failed.
