@@ -45,6 +45,41 @@ class Weights(StrEnum):
     INT8 = "int8"
 
 
+class Security(StrEnum):
+    """How a connection to Kafka is protected; the names are Kafka's own."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+
+class SaslMechanism(StrEnum):
+    """How a client shows who it is."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+
+
+class KafkaSettings(BaseModel):
+    """How Kafka is spoken to."""
+
+    security: Security = Security.PLAINTEXT
+    sasl_mechanism: SaslMechanism = SaslMechanism.SCRAM_SHA_512
+    username: str = ""
+    password: SecretStr = SecretStr("")
+    password_file: Path | None = Field(None, description="a file that holds it; wins over password")
+    ca_file: Path | None = Field(
+        None, description="PEM of who signs the brokers; empty: whom the system trusts"
+    )
+    certificate_file: Path | None = Field(
+        None, description="PEM of this client, for brokers that ask for one"
+    )
+    key_file: Path | None = Field(None, description="PEM of its key; empty: it is in certificate_file")
+    check_host_name: bool = Field(True, description="whether a broker's certificate must name its host")
+
+
 class BatchingSettings(BaseModel):
     """When the batcher closes a batch."""
 
@@ -286,6 +321,7 @@ class Settings(BaseSettings):
     transaction_timeout_ms: int = Field(10_000, ge=1_000)
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
     log_json: bool = False
+    kafka: KafkaSettings = KafkaSettings()  # pyright: ignore[reportCallIssue]
     batching: BatchingSettings = BatchingSettings()  # pyright: ignore[reportCallIssue]
     limits: LimitSettings = LimitSettings()  # pyright: ignore[reportCallIssue]
     engine: EngineSettings = EngineSettings()  # pyright: ignore[reportCallIssue]

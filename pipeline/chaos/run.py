@@ -33,7 +33,7 @@ from pipeline.errors import ConfigError
 from pipeline.events import PRIORITIES, Delivery, Opened, Result, Sample
 from pipeline.kafka.clients import admin_client
 from pipeline.kafka.local_broker import LocalBroker, choose_broker
-from pipeline.settings import Settings
+from pipeline.settings import Security, Settings
 from pipeline.stack import agent_specs
 from pipeline.supervisor import Exit, ProcessSpec, RestartPolicy, Supervisor
 from pipeline.topics import declared_topics
@@ -127,6 +127,8 @@ def _fresh_kafka(
     settings = settings.model_copy(update={"app": app, "shards": options.shards, "registry_url": ""})
     with ExitStack() as stack:
         broker: LocalBroker | None = None
+        if settings.kafka.security is not Security.PLAINTEXT:
+            raise ConfigError("the audit reads Kafka with clients of its own, which speak PLAINTEXT only")
         if settings.bootstrap:
             bootstrap = stack.enter_context(choose_broker(settings, say))
             _refuse_used(settings)

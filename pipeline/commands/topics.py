@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from pipeline.admin import create_topics
 from pipeline.commands.console import connected_settings, out
+from pipeline.kafka.acls import permissions
+from pipeline.settings import load_settings
 
 topics = typer.Typer(help="The topics of the pipeline.", no_args_is_help=True)
 
@@ -29,3 +33,21 @@ def create() -> None:
     for difference in report.differences:
         out.print(f"differs  {difference}", style="yellow")
     raise typer.Exit(1 if report.differences else 0)
+
+
+@topics.command()
+def acls(
+    principal: Annotated[
+        str, typer.Option(help="Who a process is to Kafka; {role} stands for its role.")
+    ] = "User:{role}",
+) -> None:
+    """Print what each process has to be allowed, as options of Kafka's own kafka-acls.sh, a line each."""
+    for each in permissions(load_settings().app):
+        pattern = " --resource-pattern-type prefixed" if each.prefixed else ""
+        out.print(
+            f"--add --allow-principal {principal.replace('{role}', each.role)} --operation {each.operation.title()} "
+            f"--{each.resource} {each.name}{pattern}",
+            soft_wrap=True,
+            markup=False,
+            highlight=False,
+        )

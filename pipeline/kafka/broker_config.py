@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,8 +56,12 @@ class Node:
         return self.folder / "data"
 
 
-def write_properties(node: Node, nodes: Sequence[Node]) -> None:
-    """Write the node's file: the common part, then its id, ports, folder and the cluster's replication."""
+def write_properties(node: Node, nodes: Sequence[Node], more: Mapping[str, str] | None = None) -> None:
+    """Write the node's file: the common part, then its id, ports, folder and the cluster's replication.
+
+    Args:
+        more: further properties, which win; a name that ends in ``+`` is added to what is there, after a comma.
+    """
     copies = len(nodes)
     # Acknowledged means: still there after any one node is lost.
     in_sync = min(2, copies)
@@ -77,6 +81,9 @@ def write_properties(node: Node, nodes: Sequence[Node]) -> None:
         "share.coordinator.state.topic.replication.factor": copies,
         "share.coordinator.state.topic.min.isr": in_sync,
     }
+    for name, value in (more or {}).items():
+        whole = name.removesuffix("+")
+        own[whole] = f"{own[whole]},{value}" if name.endswith("+") else value
     lines = [f"{name}={value}" for name, value in own.items()]
     node.properties.write_text(_COMMON.read_text() + "\n" + "\n".join(lines) + "\n")
 

@@ -12,22 +12,30 @@ from confluent_kafka.admin import AdminClient
 
 from pipeline.errors import BrokerDownError
 from pipeline.kafka.records import Output
+from pipeline.kafka.security import librdkafka_security
 from pipeline.settings import Settings
 
 MAX_MESSAGE_BYTES = 6 * 1024 * 1024
 """Above every topic's own limit, so that the topic decides."""
+READER = "reader"
+"""Named as their group by consumers that have none: librdkafka looks for its coordinator all the same."""
 _FOR_GOOD = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 _T = TypeVar("_T")
 Config = dict[str, Any]
 
 
 def base_config(settings: Settings) -> Config:
-    """What every client shares."""
+    """What every client shares.
+
+    Raises:
+        ConfigError: the settings of Kafka's security are wrong.
+    """
     return {
         "bootstrap.servers": settings.bootstrap,
         "logger": logging.getLogger("rdkafka"),
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 2_000,
+        **librdkafka_security(settings.kafka),
     }
 
 
@@ -91,7 +99,7 @@ def group_consumer(settings: Settings, group: str, instance: str) -> Consumer:
 def assigned_consumer(settings: Settings, **extra: Any) -> Consumer:
     """A consumer without a group, for reading given partitions from given offsets."""
     config = {
-        "group.id": f"{settings.app}-reader",
+        "group.id": f"{settings.app}-{READER}",
         "isolation.level": "read_committed",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,

@@ -18,7 +18,8 @@ from mode.services import WaitResults
 
 from pipeline.kafka.at_once import AtOnce
 from pipeline.kafka.clients import MAX_MESSAGE_BYTES
-from pipeline.settings import Settings
+from pipeline.kafka.security import login, tls_context, uses_login, uses_tls
+from pipeline.settings import KafkaSettings, Settings
 
 log = structlog.get_logger(__name__)
 
@@ -120,6 +121,7 @@ def make_app(settings: Settings, role: str) -> faust.App:
     app = faust.App(
         f"{settings.app}-{role}",
         broker=[f"kafka://{server}" for server in settings.bootstrap.split(",")],
+        broker_credentials=_credentials(settings.kafka),
         broker_client_id=f"{settings.app}-{role}-{settings.slot}",
         consumer_group_instance_id=f"{settings.app}-{role}-{settings.slot}",
         processing_guarantee="at_least_once",
@@ -142,6 +144,17 @@ def make_app(settings: Settings, role: str) -> faust.App:
     app.transport = _Transport(app.conf.broker_consumer, app, app.loop)
     app.monitor = _SparingMonitor()
     return app
+
+
+def _credentials(kafka: KafkaSettings) -> faust.SASLCredentials | faust.SSLCredentials | None:
+    context = tls_context(kafka) if uses_tls(kafka) else None
+    if uses_login(kafka):
+        username, password = login(kafka)
+        mechanism = kafka.sasl_mechanism.value
+        return faust.SASLCredentials(
+            username=username, password=password, ssl_context=context, mechanism=mechanism
+        )
+    return None if context is None else faust.SSLCredentials(context)
 
 
 def run_app(app: faust.App, settings: Settings) -> None:

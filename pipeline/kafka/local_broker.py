@@ -9,24 +9,23 @@ import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
-
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from typing import Self
 
 from pipeline.child_process import Child, last_lines, resident_bytes, signal_group, spawn, stop
-from pipeline.errors import BrokerDownError
+from pipeline.errors import BrokerDownError, ConfigError
 from pipeline.free_ports import free_ports, is_free
 from pipeline.jars import require
 from pipeline.kafka.broker_config import Node, write_properties
+from pipeline.kafka.clients import base_config
 from pipeline.kafka.fencing_start import fence_old_broker
 from pipeline.kafka.kafka_jars import KAFKA_VERSION, class_archive, kafka_jars
+from pipeline.kafka.reach import unreached
 from pipeline.run_folder import RunFolder
-from pipeline.settings import Settings
+from pipeline.settings import Security, Settings
 
 START_SECONDS = 90.0
 STOP_SECONDS = 30.0
@@ -61,6 +60,7 @@ class LocalBroker:
         nodes: 1, or 3 for a cluster that survives the loss of one.
         data: keep the data (and the ports) in this folder between runs; without it the data ends with ``stop``.
         jvm: further options of each node's Java.
+        properties: further ones of each node, as ``write_properties`` takes them.
 
     Attributes:
         bootstrap: what clients connect to, while it runs.
@@ -74,12 +74,14 @@ class LocalBroker:
         nodes: int = 1,
         data: Path | None = None,
         jvm: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
         say: Say = lambda _: None,
     ) -> None:
         self._home = home
         self._count = nodes
         self._kept = data
         self._jvm = jvm
+        self._properties = properties
         self._say = say
         self._run_folder: RunFolder | None = None
         self._nodes: tuple[Node, ...] = ()
@@ -213,7 +215,7 @@ class LocalBroker:
         )
         for node in nodes:
             node.folder.mkdir(exist_ok=True)
-            write_properties(node, nodes)
+            write_properties(node, nodes, self._properties)
         return nodes
 
     def _start_nodes(self, command: list[str]) -> None:
@@ -255,16 +257,21 @@ def choose_broker(settings: Settings, say: Say) -> Generator[str]:
     Raises:
         BrokerDownError: it does not answer or does not start.
         MissingDependencyError: a local one is needed and Java or Maven is not installed.
+        ConfigError: the settings of its security are wrong.
     """
     with ExitStack() as stack:
         if settings.bootstrap:
             say(f"broker: {settings.bootstrap} (TALLYSTREAM_BOOTSTRAP)")
             bootstrap = settings.bootstrap
-            if not _answers(bootstrap, 1, REACH_SECONDS):
+            if (why := unreached(base_config(settings), 1, REACH_SECONDS)) is not None:
                 raise BrokerDownError(
-                    f"no Kafka answers at {bootstrap} (TALLYSTREAM_BOOTSTRAP) within {REACH_SECONDS:.0f} s"
+                    f"no Kafka answers at {bootstrap} (TALLYSTREAM_BOOTSTRAP) within {REACH_SECONDS:.0f} s: {why}"
                 )
         else:
+            if settings.kafka.security is not Security.PLAINTEXT:
+                raise ConfigError(
+                    "TALLYSTREAM_KAFKA__SECURITY is for the Kafka that TALLYSTREAM_BOOTSTRAP names, and it names none"
+                )
             say(
                 f"broker: a local Apache Kafka {KAFKA_VERSION} from its jars (TALLYSTREAM_BOOTSTRAP is not set)"
             )
@@ -282,19 +289,7 @@ def _serves(bootstrap: str, brokers: int) -> bool:
         except OSError:
             time.sleep(0.05)
             return False
-    return _answers(bootstrap, brokers, 2.0)
-
-
-def _answers(bootstrap: str, brokers: int, timeout: float) -> bool:
-    config: dict[str, Any] = {
-        "bootstrap.servers": bootstrap,
-        "reconnect.backoff.max.ms": 200,
-        "log_level": 0,
-    }
-    try:
-        return len(AdminClient(config).list_topics(timeout=timeout).brokers) >= brokers
-    except KafkaException:
-        return False
+    return unreached({"bootstrap.servers": bootstrap}, brokers, 2.0) is None
 
 
 def _ports(file: Path, count: int) -> list[int]:
