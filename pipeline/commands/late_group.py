@@ -22,6 +22,7 @@ COMMANDS = (
     "chaos",
     "bench",
     "doctor",
+    "capacity",
     "topics",
     "dead-letters",
     "deliveries",
