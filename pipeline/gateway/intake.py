@@ -149,6 +149,6 @@ def _refusal(error: KafkaError) -> TallystreamError:
 
 def _unsure(why: str) -> BrokerDownError:
     return BrokerDownError(
-        f"Kafka has not acknowledged this ({why}), so it may still come to be: repeat it with the same "
-        "Idempotency-Key and it is one task either way"
+        f"Kafka has not acknowledged this ({why}), and may have taken it all the same; with an Idempotency-Key "
+        "a task that is posted again is the same task"
     )
