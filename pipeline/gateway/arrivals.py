@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from pipeline.events import InferenceRequest
@@ -25,7 +25,7 @@ class Arrivals:
         return self._count[tenant]
 
     @contextmanager
-    def arriving(self, request: InferenceRequest) -> Iterator[None]:
+    def arriving(self, request: InferenceRequest) -> Generator[None]:
         """Count a request from now until the view shows it, or until the block fails."""
         self._tenants[request.request_id] = request.tenant
         self._count[request.tenant] += 1

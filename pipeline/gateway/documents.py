@@ -311,8 +311,13 @@ def _usage(result: Result) -> UsageDocument:
 
 
 def _timings(result: Result) -> TimingsDocument:
+    at = result.timings
     return TimingsDocument(
-        **{name: None if at is None else iso(at) for name, at in _fields(result.timings).items()}
+        created_at=iso(at.created_at),
+        opened_at=iso(at.opened_at),
+        first_sample_at=_iso_or_none(at.first_sample_at),
+        last_sample_at=_iso_or_none(at.last_sample_at),
+        finished_at=iso(at.finished_at),
     )
 
 

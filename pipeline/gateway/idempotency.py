@@ -35,18 +35,20 @@ def idempotency_key(request: web.Request) -> str | None:
     if not keys:
         return None
     if len(keys) > 1 or not _KEY.fullmatch(keys[0]):
-        raise MalformedError("an Idempotency-Key is one text of 1 to 255 printable ASCII characters", field=HEADER)
+        raise MalformedError(
+            "an Idempotency-Key is one text of 1 to 255 printable ASCII characters", field=HEADER
+        )
     return keys[0]
 
 
-def keyed_id(tenant: str, key: str, after: int | None = None) -> str:
+def keyed_id(tenant: str, key: str, turn: int) -> str:
     """The id of the task that a key of a tenant names.
 
     Args:
-        after: when the task was accepted that the key has named before, and names no more.
+        turn: how many tasks it has named before, and names no more.
     """
-    parts = (tenant, key) if after is None else (tenant, key, str(after))
-    return f"key-{blake2b('\0'.join(parts).encode(), digest_size=_BYTES).hexdigest()}"
+    text = f"{tenant}\0{key}\0{turn}"
+    return f"key-{blake2b(text.encode(), digest_size=_BYTES).hexdigest()}"
 
 
 def check_same(task: Task, request: InferenceRequest) -> None:
