@@ -28,7 +28,7 @@ def test_a_door_is_closed_from_its_limit_on_and_open_well_below_it(door: Door, w
         assert after.closed == door.closed, "within the band nothing changes"
 
 
-@given(st.integers(5, 1_000), st.lists(st.floats(0.81, 0.999), min_size=2))
+@given(st.integers(6, 1_000), st.lists(st.floats(0.81, 0.999), min_size=2))
 def test_it_never_flaps_within_the_band(limit: int, shares: list[float]) -> None:
     counts = [min(int(share * limit) + 1, limit - 1) for share in shares]
     for first in (Door(limit), Door(limit, closed=True)):
