@@ -13,7 +13,10 @@ from typing import Any
 import httpx
 import pytest
 import schemathesis
+from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance
 from yarl import URL
 
 from pipeline.child_process import resident_bytes
@@ -205,17 +208,30 @@ def test_a_thousand_bad_requests(gateways: Gateways) -> None:
     assert "Traceback" not in gateways.log.read_text()
 
 
-@pytest.fixture(scope="module")
-def api_schema(gateways: Gateways) -> Any:
-    return schemathesis.openapi.from_url(f"{gateways.url()}/openapi.json").exclude(path_regex="/ws$")
+@pytest.mark.parametrize("mode", list(GenerationMode))
+def test_the_description_is_true(gateways: Gateways, mode: GenerationMode) -> None:
+    """Every operation, with what its schema allows or forbids, for a task that is there and for others."""
+    url, headers = gateways.url(), {"Authorization": f"Bearer {gateways.key}"}
+    with gateways.client() as client:
+        request_id = client.post("/v1/tasks", json={"prompt": "answers=1,1,2", "mode": "deep"}).json()["id"]
+        finished(client, request_id)
+    for found in schemathesis.openapi.from_url(f"{url}/openapi.json").get_all_operations():
+        operation = found.ok()
+        asks = "parameters" in operation.definition.raw or "requestBody" in operation.definition.raw
+        if operation.path.endswith("/ws") or (mode.is_negative and not asks):
+            continue
+        _check_operation(operation.as_strategy(mode), url, headers)
+        if mode.is_positive and "{id}" in operation.path:
+            there = operation.as_strategy(mode, path_parameters={"id": request_id})
+            _check_operation(there, url, headers)
 
 
-api = schemathesis.pytest.from_fixture("api_schema")
+def _check_operation(cases: Any, url: str, headers: dict[str, str]) -> None:
+    @given(cases)
+    @examples(max_examples=6, suppress_health_check=list(HealthCheck))
+    def check(case: schemathesis.Case) -> None:
+        case.call_and_validate(
+            url, headers=headers, excluded_checks=[positive_data_acceptance], timeout=_PATIENCE
+        )
 
-
-@api.parametrize()
-@examples(max_examples=12)
-def test_the_description_is_true(case: schemathesis.Case, gateways: Gateways) -> None:
-    case.call_and_validate(
-        base_url=gateways.url(), headers={"Authorization": f"Bearer {gateways.key}"}, timeout=_PATIENCE
-    )
+    check()
