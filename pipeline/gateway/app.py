@@ -26,6 +26,12 @@ def build_app(gateway: Gateway, extra: Sequence[Iterable[web.RouteDef]] = ()) ->
     )
     app[GATEWAY] = gateway
     app.on_response_prepare.append(add_headers)
+    app.on_shutdown.append(_let_go)
     for routes in (probes.routes(), tasks.routes(), live.routes(), *extra):
         app.add_routes(routes)
     return app
+
+
+async def _let_go(app: web.Application) -> None:
+    """Who listens would otherwise be waited for."""
+    app[GATEWAY].hub.close()
