@@ -43,28 +43,12 @@ class RequestProducer:
             InvalidRequestError: names the field; nothing was sent.
             PayloadTooLargeError: its record would be larger than Kafka takes.
         """
-        check_identity(request)
-        check_content(request, self._settings.limits)
-        value = self._codec.encode(request)
-        most = self._settings.limits.max_record_bytes
-        if len(value) > most:
-            raise PayloadTooLargeError(
-                f"prompt is too large: the record has {len(value):,} bytes, at most {most:,} are taken",
-                field="prompt",
-            )
-        partition = request_partition(request.request_id, request.priority, self._settings.shards)
-        while True:
-            try:
-                self._producer.produce(
-                    REQUESTS,
-                    value,
-                    request.request_id.encode(),
-                    partition,
-                    on_delivery=lambda error, _: delivered(request.request_id, error) if delivered else None,
-                )
-                break
-            except BufferError:
-                self._producer.poll(0.1)
+        record = request_record(self._settings, self._codec, request)
+        write(
+            self._producer,
+            record,
+            on_delivery=lambda error, _: delivered(request.request_id, error) if delivered else None,
+        )
         self._producer.poll(0)
 
     def flush(self, timeout: float = 30.0) -> None:
@@ -77,6 +61,36 @@ class RequestProducer:
             raise BrokerDownError(f"{left} requests are not acknowledged by Kafka after {timeout:.0f} s")
 
 
+def request_record(settings: Settings, codec: Codec, request: InferenceRequest) -> Output:
+    """The record of a request that will not be refused later.
+
+    Raises:
+        InvalidRequestError: names the field.
+        PayloadTooLargeError: it would be larger than Kafka takes.
+    """
+    check_identity(request)
+    check_content(request, settings.limits)
+    value = codec.encode(request)
+    most = settings.limits.max_record_bytes
+    if len(value) > most:
+        raise PayloadTooLargeError(
+            f"prompt is too large: the record has {len(value):,} bytes, at most {most:,} are taken",
+            field="prompt",
+        )
+    partition = request_partition(request.request_id, request.priority, settings.shards)
+    return Output(REQUESTS, partition, request.request_id.encode(), value)
+
+
+def control_record(codec: Codec, word: Control) -> Output:
+    """The record of a word on ``control``.
+
+    Raises:
+        InvalidRequestError: no request has such an id.
+    """
+    check_run(word.request_id, word.run)
+    return Output(CONTROL, 0, word.request_id.encode(), codec.encode(word))
+
+
 def send_control(settings: Settings, codec: Codec, words: Sequence[Control], timeout: float = 30.0) -> None:
     """Write to ``control``; returns when the broker has all of it.
 
@@ -87,8 +101,7 @@ def send_control(settings: Settings, codec: Codec, words: Sequence[Control], tim
         InvalidRequestError: no request has such an id; nothing was sent.
         BrokerDownError: it has not within ``timeout`` seconds, or refuses.
     """
-    for word in words:
-        check_run(word.request_id, word.run)
+    records = [control_record(codec, word) for word in words]
     producer = plain_producer(settings)
     refused: list[KafkaError] = []
 
@@ -96,8 +109,7 @@ def send_control(settings: Settings, codec: Codec, words: Sequence[Control], tim
         if error is not None:
             refused.append(error)
 
-    for word in words:
-        record = Output(CONTROL, 0, word.request_id.encode(), codec.encode(word))
+    for record in records:
         write(producer, record, on_delivery=delivered)
     if left := producer.flush(timeout):
         raise BrokerDownError(

@@ -1,0 +1,30 @@
+"""The gateway's application: its routes, and what stands around every one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from aiohttp import web
+
+from pipeline.gateway import probes
+from pipeline.gateway.access import access_middleware
+from pipeline.gateway.context import GATEWAY, Gateway
+from pipeline.gateway.headers import add_headers
+from pipeline.gateway.problems import problem_middleware
+
+
+def build_app(gateway: Gateway, extra: Sequence[Iterable[web.RouteDef]] = ()) -> web.Application:
+    """Everything that is served.
+
+    Args:
+        extra: routes of the page.
+    """
+    app = web.Application(
+        middlewares=[problem_middleware, access_middleware],
+        client_max_size=gateway.settings.gateway.body_limit,
+    )
+    app[GATEWAY] = gateway
+    app.on_response_prepare.append(add_headers)
+    for routes in (probes.routes(), *extra):
+        app.add_routes(routes)
+    return app
