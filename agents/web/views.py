@@ -15,7 +15,6 @@ from pipeline.events import (
     HopTimings,
     InferenceRequest,
     Message,
-    Mode,
     Outcome,
     Role,
     Sample,
@@ -23,11 +22,11 @@ from pipeline.events import (
     Vote,
 )
 from pipeline.explaining import hops, note_of, sureness_parts
+from pipeline.scheduling.modes import PROFILES
 from pipeline.scheduling.states import ENDS
 from pipeline.store.tasks import Task
 
 _TITLE = 120
-_MODE_SAMPLES = {Mode.FAST: 1, Mode.STANDARD: 3, Mode.DEEP: 5, Mode.OPEN: 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +160,7 @@ def task_view(task: Task, samples: Sequence[Sample], deliveries: Iterable[Delive
     """Everything that is known of a task; what is not is left out."""
     result = task.result
     groups = _groups(result.votes if result else ())
-    expected = task.expected or _MODE_SAMPLES[task.request.mode]
+    expected = task.expected or task.request.sampling.n or PROFILES[task.request.mode].samples
     cards = _cards(task, samples, expected)
     timings = result.timings if result is not None and task.status in ENDS else None
     return TaskView(
