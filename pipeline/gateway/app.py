@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from aiohttp import web
 
-from pipeline.gateway import probes
+from pipeline.gateway import probes, tasks
 from pipeline.gateway.access import access_middleware
 from pipeline.gateway.context import GATEWAY, Gateway
 from pipeline.gateway.headers import add_headers
@@ -25,6 +25,6 @@ def build_app(gateway: Gateway, extra: Sequence[Iterable[web.RouteDef]] = ()) ->
     )
     app[GATEWAY] = gateway
     app.on_response_prepare.append(add_headers)
-    for routes in (probes.routes(), *extra):
+    for routes in (probes.routes(), tasks.routes(), *extra):
         app.add_routes(routes)
     return app

@@ -25,7 +25,6 @@ class Counts:
 
     def __init__(self, slots: Iterable[tuple[Slot, int]] = ()) -> None:
         self._lanes, self._tenants = Counter[tuple[int, Stage]](), Counter[str]()
-        self._ends: deque[list[int]] = deque()
         for slot, count in slots:
             self.add(slot, count)
 
@@ -39,16 +38,6 @@ class Counts:
         if not self._tenants[tenant]:
             del self._tenants[tenant]
 
-    def ended(self, at: int) -> None:
-        """A run's first final result came at this time (ms)."""
-        second = at // 1000
-        if self._ends and second <= self._ends[-1][0]:
-            self._ends[-1][1] += 1  # partitions are not read in step; a second or two does not matter
-            return
-        self._ends.append([second, 1])
-        while len(self._ends) > _WINDOW + 1:
-            self._ends.popleft()
-
     def of(self, tenant: str) -> int:
         return self._tenants.get(tenant, 0)
 
@@ -60,11 +49,6 @@ class Counts:
         """
         return tuple(self._lane(priority, oldest[priority]) for priority in range(PRIORITIES))
 
-    def ends_per_second(self, now: int) -> float:
-        """Over the last minute before ``now`` (ms)."""
-        since = now // 1000 - _WINDOW
-        return sum(count for second, count in self._ends if second >= since) / _WINDOW
-
     def _lane(self, priority: int, oldest: int | None) -> LaneLoad:
         opened = self._lanes[priority, Stage.OPENED]
         return LaneLoad(
@@ -73,3 +57,25 @@ class Counts:
             running=self._lanes[priority, Stage.RUNNING],
             oldest_at=oldest,
         )
+
+
+class Rate:
+    """How many runs end in a second, by the broker's times."""
+
+    def __init__(self) -> None:
+        self._ends: deque[list[int]] = deque()
+
+    def ended(self, at: int) -> None:
+        """A run's first final result came at this time (ms)."""
+        second = at // 1000
+        if self._ends and second <= self._ends[-1][0]:
+            self._ends[-1][1] += 1  # partitions are not read in step; a second or two does not matter
+            return
+        self._ends.append([second, 1])
+        if len(self._ends) > _WINDOW + 1:
+            self._ends.popleft()
+
+    def per_second(self, now: int) -> float:
+        """Over the last minute before ``now`` (ms)."""
+        since = now // 1000 - _WINDOW
+        return sum(count for second, count in self._ends if second >= since) / _WINDOW

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.events import InferenceRequest, Result, Status
+from pipeline.events import PRIORITIES, InferenceRequest, Result, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +90,13 @@ class Load:
     Attributes:
         unread: records on ``requests`` that the view has not read yet: requests that wait for all one knows.
         finished_per_second: over the last minute.
+        as_of: when Kafka was last heard (this machine's ms); while it is away the rest is as it was then.
     """
 
     lanes: tuple[LaneLoad, ...]
     unread: int = 0
     finished_per_second: float = 0.0
+    as_of: int = 0
 
     @property
     def waiting(self) -> int:
@@ -103,3 +105,7 @@ class Load:
     @property
     def opened(self) -> int:
         return sum(lane.opened for lane in self.lanes)
+
+
+NO_LOAD = Load((LaneLoad(),) * PRIORITIES)
+"""Before anything is known."""

@@ -76,14 +76,27 @@ class View:
     def close(self) -> None:
         self.connections.close()
 
-    def belongs_to(self, source: str) -> None:
-        """Begin anew unless all that is here came from this source: a cluster and its topics."""
-        connection = self.connections.mine()
-        found = connection.execute("SELECT value FROM meta WHERE name = 'source'").fetchone()
-        if found is not None and found[0] != source:
-            self.connections.renew()
-            connection = self.connections.mine()
-        connection.execute("INSERT OR REPLACE INTO meta VALUES ('source', ?)", (source,))
+    def belongs_to(self, source: str) -> bool:
+        """Begin anew unless all that is here came from this source: a cluster and its topics.
+
+        Returns:
+            whether it was begun anew.
+        """
+        found = self.connections.mine().execute("SELECT value FROM meta WHERE name = 'source'").fetchone()
+        if found is not None and found[0] == source:
+            return False
+        self.renew()
+        self.connections.mine().execute("INSERT INTO meta VALUES ('source', ?)", (source,))
+        return True
+
+    def renew(self) -> None:
+        """Forget everything."""
+        self.connections.renew()
+
+    @property
+    def lost(self) -> bool:
+        """Somebody has removed or exchanged the file."""
+        return self.connections.lost
 
     def positions(self) -> dict[Place, int]:
         """The next offset to be read, of each partition of which anything was read."""
