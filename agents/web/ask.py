@@ -12,6 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
+from agents.web.forms import posted, went
 from agents.web.templating import page
 from agents.web.views import path_of
 from pipeline.delivery.guard import Guard
@@ -45,11 +46,10 @@ class AskForm:
     trouble: str = ""
 
     @classmethod
-    def of(cls, posted: Mapping[str, Any], trouble: str = "") -> AskForm:
-        """What was posted; a file, or a field that is not there, is the default."""
+    def of(cls, posted: Mapping[str, str], trouble: str = "") -> AskForm:
+        """What was posted; a field that is not there is the default."""
         names = ("prompt", "mode", "kind", "priority", "n", "callback", "tests", "once")
-        texts = {name: value for name in names if isinstance(value := posted.get(name), str)}
-        return cls(**texts, trouble=trouble)
+        return cls(**{name: posted[name] for name in names if name in posted}, trouble=trouble)
 
     def body(self) -> dict[str, Any]:
         """As ``POST /v1/tasks`` takes it; what is no number stays a text, of which it then complains."""
@@ -84,22 +84,15 @@ async def show(request: web.Request) -> web.Response:
 
 async def ask(request: web.Request) -> web.Response:
     """Take the task, and go to its page; without a task, the form again and why."""
-    posted = await request.post()
-    form = AskForm.of(posted)
+    fields = await posted(request)
+    form = AskForm.of(fields)
     try:
         request_id = await _submit(request, form)
     except TallystreamError as error:
-        again = AskForm.of(posted, trouble=error.message)
+        again = AskForm.of(fields, trouble=error.message)
         status = HTTPStatus.UNPROCESSABLE_ENTITY if error.http_status < 500 else error.http_status
         return page(request, "ask.html", status=status, **choices(), form=again)
     return went(request, path_of(request_id))
-
-
-def went(request: web.Request, path: str) -> web.Response:
-    """Show another page instead, after a form was taken."""
-    if "HX-Request" in request.headers:
-        return web.Response(status=HTTPStatus.NO_CONTENT, headers={"HX-Redirect": path})
-    return web.Response(status=HTTPStatus.SEE_OTHER, headers={"Location": path})
 
 
 async def _submit(request: web.Request, form: AskForm) -> str:

@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from agents.web.ask import went
+from agents.web.forms import posted, went
 from agents.web.templating import page
 from pipeline.errors import AuthenticationError
 from pipeline.gateway.access import COOKIE, public
@@ -22,8 +22,8 @@ async def show(request: web.Request) -> web.Response:
 
 @public
 async def sign_in(request: web.Request) -> web.Response:
-    posted = await request.post()
-    key, wanted = str(posted.get("key", "")).strip(), _own(str(posted.get("next", "/")))
+    fields = await posted(request)
+    key, wanted = fields.get("key", "").strip(), _own(fields.get("next", "/"))
     try:
         gateway_of(request).keys.principal(key)
     except AuthenticationError:
@@ -50,5 +50,7 @@ async def sign_out(request: web.Request) -> web.Response:
 
 def _own(path: str) -> str:
     """A path of this page, whatever was asked for."""
-    own = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() and path.isascii()
+    own = (
+        path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() and path.isascii()
+    )
     return path if own else "/"

@@ -6,7 +6,7 @@ import asyncio
 
 from aiohttp import web
 
-from agents.web.ask import went
+from agents.web.forms import by_htmx, posted, went
 from agents.web.templating import page
 from agents.web.views import path_of
 from pipeline.errors import ForbiddenError, InvalidRequestError
@@ -32,12 +32,11 @@ async def dead_letters(request: web.Request) -> web.Response:
 async def replay(request: web.Request) -> web.Response:
     """Send one letter again, as ``tallystream dead-letters replay`` does: once, whoever else is at it."""
     _only_admins(request)
-    text = (await request.post()).get("letter")
-    place = place_named(text) if isinstance(text, str) else None
+    place = place_named((await posted(request)).get("letter", ""))
     if place is None:
         raise InvalidRequestError("a letter is named as 0:17", field="letter")
     plan = await asyncio.to_thread(_replayed, gateway_of(request), place)
-    if "HX-Request" not in request.headers:
+    if not by_htmx(request):
         return went(request, "/dead-letters")
     return await _letters(request, _told(plan, place))
 

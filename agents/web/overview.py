@@ -53,7 +53,9 @@ async def history(request: web.Request) -> web.Response:
 
 async def _flow(request: web.Request) -> dict[str, Any]:
     now, traffic, store = now_ms(), request.app[TRAFFIC], gateway_of(request).store
+    load = store.load()
+    traffic.stands(load.waiting, now)  # the view's own word of it comes before its numbers do
     rates = {each: traffic.rate(each, now) for each in Passing}
     agents = await request.app[AGENTS_HERE].look() if principal_of(request).admin else None
-    picture: Flow = flow_of(store.load(), rates, agents, now)
+    picture: Flow = flow_of(load, rates, agents, now)
     return {"flow": picture, "problem": store.problem}

@@ -6,7 +6,7 @@ import asyncio
 
 from aiohttp import web
 
-from agents.web.ask import went
+from agents.web.forms import by_htmx, went
 from agents.web.templating import page
 from agents.web.views import DeliveryView, TaskView, overrides, sample_card, task_view
 from pipeline.errors import NotFoundError
@@ -20,9 +20,7 @@ from pipeline.store.tasks import Task
 async def show(request: web.Request) -> web.Response:
     task = await visible_task(request, request.match_info["id"])
     view = await _view(gateway_of(request).store, task)
-    return page(
-        request, "task.html", view=view, asked=overrides(task.request.sampling), live=_more_comes(view)
-    )
+    return _page(request, view)
 
 
 async def sample(request: web.Request) -> web.Response:
@@ -40,7 +38,14 @@ async def cancel(request: web.Request) -> web.Response:
     """Give the order; its page shows when it is carried out."""
     task = await visible_task(request, request.match_info["id"])
     await cancel_task(gateway_of(request), task)
-    return went(request, request.path.removesuffix("/cancel"))
+    view = await _view(gateway_of(request).store, task)
+    return _page(request, view, stopping=True) if by_htmx(request) else went(request, view.path)
+
+
+def _page(request: web.Request, view: TaskView, *, stopping: bool = False) -> web.Response:
+    asked = overrides(view.task.request.sampling)
+    live = _more_comes(view)
+    return page(request, "task.html", view=view, asked=asked, live=live, stopping=stopping)
 
 
 async def _view(store: Store, task: Task) -> TaskView:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -58,7 +59,6 @@ def page(request: web.Request, name: str, *, status: int = HTTPStatus.OK, **cont
 def error_page(request: web.Request, problem: Problem) -> web.Response:
     """A problem as a page; who has no key yet is shown where to give it."""
     if problem.status == HTTPStatus.UNAUTHORIZED and request.method == "GET":
-        wanted = request.rel_url.raw_path
-        raise_to = f"/login?next={wanted}" if wanted != "/" else "/login"
-        return web.Response(status=HTTPStatus.SEE_OTHER, headers={"Location": raise_to})
+        to = f"/login?{urlencode({'next': request.rel_url.raw_path})}"
+        return web.Response(status=HTTPStatus.SEE_OTHER, headers={"Location": to})
     return page(request, "problem.html", status=problem.status, problem=problem)

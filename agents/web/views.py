@@ -146,9 +146,7 @@ def row_of(task: Task) -> Row:
     if result is not None:
         answer = result.answer or result.clarifying_question or (result.error.code if result.error else "")
     took = None if task.finished_at is None else (task.finished_at - task.accepted_at) / 1000
-    return Row(
-        task, path_of(task.request.request_id), title_of(task.request), one_line(answer, _TITLE), took
-    )
+    return Row(task, path_of(task.request.request_id), title_of(task.request), one_line(answer, _TITLE), took)
 
 
 def title_of(request: InferenceRequest) -> str:

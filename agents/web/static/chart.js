@@ -4,7 +4,7 @@
 (() => {
   const place = document.getElementById("chart");
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const height = 170;
+  const height = 172;
   let plot = null;
   let data = [[], [], [], []];
 
@@ -20,13 +20,13 @@
       cursor: { drag: { x: false, y: false }, points: { size: 5 } },
       scales: { x: { time: true }, waiting: { range: (u, low, high) => [0, Math.max(4, high)] }, rate: { range: (u, low, high) => [0, Math.max(1, high * 1.1)] } },
       axes: [
-        { ...axis, values: (u, splits) => splits.map((each) => new Date(each * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })), space: 70 },
+        { ...axis, values: (u, splits) => splits.map((each) => new Date(each * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false })), space: 70, size: 26 },
         { ...axis, scale: "rate", size: 40, values: (u, splits) => splits.map((each) => `${each}/s`) },
         { ...axis, scale: "waiting", side: 1, size: 34, grid: { show: false }, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000] },
       ],
       series: [
-        { label: "at", value: (u, value) => (value == null ? "–" : new Date(value * 1000).toLocaleTimeString()) },
-        { label: "waiting", scale: "waiting", stroke: colour("--idle"), fill: colour("--idle") + "55", width: 1, points: { show: false } },
+        { label: "at", value: (u, value) => (value == null ? "–" : new Date(value * 1000).toLocaleTimeString([], { hour12: false })) },
+        { label: "waiting", scale: "waiting", stroke: colour("--idle"), fill: colour("--idle") + "66", width: 1, value: (plot, value) => value ?? "–", points: { show: false } },
         { label: "asked/s", scale: "rate", stroke: colour("--muted"), width: 1, dash: [3, 3], points: { show: false }, value: rate },
         { label: "finished/s", scale: "rate", stroke: colour("--accent"), width: 2, points: { show: false }, value: rate },
       ],
