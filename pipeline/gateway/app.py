@@ -11,6 +11,7 @@ from pipeline.gateway.access import access_middleware
 from pipeline.gateway.context import GATEWAY, Gateway
 from pipeline.gateway.headers import add_headers
 from pipeline.gateway.problems import problem_middleware
+from pipeline.live import http as live
 
 
 def build_app(gateway: Gateway, extra: Sequence[Iterable[web.RouteDef]] = ()) -> web.Application:
@@ -25,6 +26,12 @@ def build_app(gateway: Gateway, extra: Sequence[Iterable[web.RouteDef]] = ()) ->
     )
     app[GATEWAY] = gateway
     app.on_response_prepare.append(add_headers)
-    for routes in (probes.routes(), tasks.routes(), *extra):
+    app.on_shutdown.append(_let_go)
+    for routes in (probes.routes(), tasks.routes(), live.routes(), *extra):
         app.add_routes(routes)
     return app
+
+
+async def _let_go(app: web.Application) -> None:
+    """Who listens would otherwise be waited for."""
+    app[GATEWAY].hub.close()

@@ -14,7 +14,7 @@ from pipeline.gateway.limits import Buckets
 from pipeline.kafka.codec import Codec
 from pipeline.settings import Settings
 
-if TYPE_CHECKING:  # they meet at run time; what handles requests does not import what follows topics
+if TYPE_CHECKING:  # names only: what they are made of needs this module
     from pipeline.gateway.intake import Intake
     from pipeline.gateway.submissions import Submissions
     from pipeline.live.hub import Hub

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from urllib.parse import urlsplit
 
 import msgspec
 import structlog
 from aiohttp import WSCloseCode, web
 
-from pipeline.errors import ForbiddenError
-from pipeline.gateway.context import GATEWAY, visible_task
+from pipeline.gateway.context import gateway_of, visible_task
+from pipeline.gateway.documents import task_document
 from pipeline.live.listener import Lost
 from pipeline.live.position import Position
 from pipeline.live.sse import HEADERS, EventStream
@@ -50,14 +49,13 @@ async def events(request: web.Request) -> web.StreamResponse:
 
 
 async def socket(request: web.Request) -> web.StreamResponse:
-    """The same as text frames ``{"event", "id", "data"}`` of a WebSocket; what the client says is not read.
+    """The same as text frames ``{"event", "id", "data"}`` of a WebSocket; what the client says is not heard.
 
     Raises:
-        ForbiddenError: a page of another origin asks.
+        NotFoundError, InvalidRequestError: as ``events``, before it becomes a WebSocket.
     """
-    _check_origin(request)
     task, position = await visible_task(request, request.match_info["id"]), _position(request)
-    heartbeat = request.app[GATEWAY].settings.gateway.sse_heartbeat
+    heartbeat = gateway_of(request).settings.gateway.sse_heartbeat
     response = web.WebSocketResponse(heartbeat=heartbeat, max_msg_size=4096, timeout=_GOOD_BYE)
     await response.prepare(request)
     sink = _Frames(response)
@@ -66,13 +64,17 @@ async def socket(request: web.Request) -> web.StreamResponse:
         lost = await _teller(request).tell(task, position, sink)
         if lost is Lost.SLOW:
             log.info("a listener was too slow", request_id=task.request.request_id)
-        await _close(request, response, _CODES.get(lost, WSCloseCode.OK))
+        await _close(request, response, WSCloseCode.OK if lost is None else _CODES[lost])
     finally:
         reading.cancel()
     return response
 
 
-_CODES = {Lost.SLOW: WSCloseCode.TRY_AGAIN_LATER, Lost.CLOSING: WSCloseCode.GOING_AWAY}
+_CODES = {
+    Lost.SLOW: WSCloseCode.TRY_AGAIN_LATER,
+    Lost.CLOSING: WSCloseCode.GOING_AWAY,
+    Lost.LEFT: WSCloseCode.OK,
+}
 
 
 class _Frames:
@@ -110,18 +112,11 @@ async def _close(request: web.Request, response: web.WebSocketResponse, code: in
 
 
 def _teller(request: web.Request) -> Teller:
-    gateway = request.app[GATEWAY]
-    return Teller(gateway.hub, gateway.store, gateway.settings.gateway.sse_heartbeat)
+    gateway = gateway_of(request)
+    return Teller(gateway.hub, gateway.store, task_document, gateway.settings.gateway.sse_heartbeat)
 
 
 def _position(request: web.Request) -> Position:
     """What browsers send when they come back, or the query says, as they can not say it the first time."""
     text = request.headers.get("Last-Event-ID") or request.query.get(_LAST) or ""
     return Position.parse(text) if text else Position()
-
-
-def _check_origin(request: web.Request) -> None:
-    """A browser connects wherever a page tells it to, and sends along what it knows of us."""
-    origin = request.headers.get("Origin")
-    if origin is not None and urlsplit(origin).netloc != request.host:
-        raise ForbiddenError("a page of another origin may not listen", field="Origin")

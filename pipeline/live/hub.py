@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -48,8 +48,14 @@ class Hub:
         dropped: listeners that were too slow, so far.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, listener_queue: int) -> None:
-        self._loop, self._most = loop, listener_queue
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        listener_queue: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._loop, self._most, self._clock = loop, listener_queue, clock
         self._lock = threading.Lock()
         self._inbox: deque[Record] = deque()
         self._draining = False
@@ -58,7 +64,7 @@ class Hub:
         self._rings = Rings(_RINGS, _RING)
         self._lost_to: dict[int, int] = {}
         self._complete_from: Mapping[int, int] = {}
-        self._sweeper = loop.call_later(_SWEEP, self._sweep)
+        self._sweeper = loop.call_later(_SWEEP, self._sweep_on)
         self._open: set[Listener] = set()
         self._closed = False
         self.dropped = 0
@@ -66,6 +72,11 @@ class Hub:
     @property
     def listeners(self) -> int:
         return len(self._open)
+
+    @property
+    def tasks(self) -> int:
+        """Those that run, or ended just now, or are listened to."""
+        return len(self._channels)
 
     def begun(self, progress: Mapping[int, int], requests: Mapping[int, int]) -> None:
         """Say from where on everything is heard.
@@ -115,7 +126,7 @@ class Hub:
         if self._closed:
             listener.lose(Lost.CLOSING)
         try:
-            yield listener, self._remembered(request_id)
+            yield listener, self.remembered(request_id)
         finally:
             self._open.discard(listener)
             channel.listeners.remove(listener)
@@ -159,7 +170,7 @@ class Hub:
             self._take(record)
 
     def _take(self, record: Record) -> None:
-        event, now = record.event, time.monotonic()
+        event, now = record.event, self._clock()
         if (channel := self._channels.get(event.request_id)) is None:
             if not (isinstance(event, Progress) or self._begins(record)):
                 return
@@ -187,21 +198,26 @@ class Hub:
         """Offset of the last record of a task on ``progress`` that is not known, if nothing else is known of it."""
         return self._lost_to.get(partition, _EVERYTHING)
 
-    def _remembered(self, request_id: str) -> Remembered:
+    def remembered(self, request_id: str) -> Remembered:
+        """What is left of a task's progress."""
         if (ring := self._rings.get(request_id)) is not None:
             return ring.remembered()
         partition = shard_of(request_id, max(len(self._lost_to), 1))
         return Remembered((), self._may_miss(partition), None)
 
-    def _sweep(self) -> None:
-        now = time.monotonic()
+    def sweep(self) -> None:
+        """Forget what has ended, and what nothing is heard of; done every few seconds."""
+        now = self._clock()
         for request_id, channel in list(self._channels.items()):
             if now >= channel.forget_at:
                 if (ring := self._rings.drop(request_id)) is not None:
                     self._note_loss(request_id, ring.through)
                 if not channel.listeners:
                     del self._channels[request_id]
-        self._sweeper = self._loop.call_later(_SWEEP, self._sweep)
+
+    def _sweep_on(self) -> None:
+        self.sweep()
+        self._sweeper = self._loop.call_later(_SWEEP, self._sweep_on)
 
     def _note_loss(self, request_id: str, through: int) -> None:
         partition = shard_of(request_id, max(len(self._lost_to), 1))

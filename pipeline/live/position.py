@@ -55,4 +55,6 @@ class Position(NamedTuple):
     def past(self, topic: str, offset: int) -> Position:
         """The position of who was told of this record too."""
         place = _TOPICS.index(topic)
-        return Position(*self[:place], max(offset, self[place]), *self[place + 1 :])
+        offsets = list(self)
+        offsets[place] = max(offset, offsets[place])
+        return Position(*offsets)

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from pipeline.events import Delivery, Progress, Result, Sample
-from pipeline.gateway.documents import answer_part, task_document
 from pipeline.live.feed import Feed, Happened, Tokens, Told
 from pipeline.live.hub import Hub
 from pipeline.live.listener import Listener, Lost
 from pipeline.live.position import Position
 from pipeline.live.record import Record
-from pipeline.live.words import delivery_data, json_line, name_of, plain_data, sample_data, votes_data
+from pipeline.live.words import (
+    delivery_data,
+    first_answer_data,
+    json_line,
+    name_of,
+    plain_data,
+    sample_data,
+    votes_data,
+)
 from pipeline.store.rows import Stored
 from pipeline.store.tasks import Task
 from pipeline.telemetry import now_ms
@@ -70,12 +77,14 @@ class History(Protocol):
 class Teller:
     """Tells connections what the hub and the store know."""
 
-    def __init__(self, hub: Hub, store: History, heartbeat: float) -> None:
+    def __init__(self, hub: Hub, store: History, document: Callable[[Task], Any], heartbeat: float) -> None:
         """
         Args:
+            document: a task as JSON has it.
             heartbeat: seconds of silence after which a connection is written to.
         """
-        self._hub, self._store, self._heartbeat = hub, store, heartbeat
+        self._hub, self._store = hub, store
+        self._document_of, self._heartbeat = document, heartbeat
 
     async def tell(self, task: Task, position: Position, sink: Sink) -> Lost | None:
         """Write the task's events after ``position``, until its end.
@@ -132,23 +141,25 @@ class Teller:
             return plain_data(told)
         record = told.record
         if record.data is None:
-            match record.event:
-                case Sample() as sample:
-                    record.data = sample_data(sample)
-                case Delivery() as delivery:
-                    record.data = delivery_data(delivery)
-                case Progress() as progress:
-                    expected = self._hub.expected(progress.request_id)
-                    record.data = votes_data(progress.votes, expected)
-                case Result() as result if not result.status.terminal:
-                    record.data = json_line(answer_part(result))
-                case Result() as result:
-                    if record.making is None:
-                        record.making = asyncio.ensure_future(self._document(record, result, task))
-                    record.data = await asyncio.shield(record.making)
-                case _:
-                    raise AssertionError(f"a {type(record.event).__name__} is told to nobody")
+            record.data = await self._made(record, task)
         return record.data
+
+    async def _made(self, record: Record, task: Task) -> bytes:
+        match record.event:
+            case Sample() as sample:
+                return sample_data(sample)
+            case Delivery() as delivery:
+                return delivery_data(delivery)
+            case Progress() as progress:
+                return votes_data(progress.votes, self._hub.expected(progress.request_id))
+            case Result() as result if not result.status.terminal:
+                return first_answer_data(result)
+            case Result() as result:
+                if record.making is None:
+                    record.making = asyncio.ensure_future(self._document(record, result, task))
+                return await asyncio.shield(record.making)
+            case _:
+                raise AssertionError(f"a {type(record.event).__name__} is told to nobody")
 
     async def _document(self, record: Record, result: Result, task: Task) -> bytes:
         """The task as it is asked for at any other time; with this result, if the view has gone on."""
@@ -157,7 +168,7 @@ class Teller:
             found = replace(
                 task, status=result.status, result=result, finished_at=record.at, updated_at=record.at
             )
-        return json_line(task_document(found))
+        return json_line(self._document_of(found))
 
 
 def _id_of(told: Told) -> str | None:

@@ -82,6 +82,19 @@ def delivery_data(delivery: Delivery) -> bytes:
     )
 
 
+def first_answer_data(result: Result) -> bytes:
+    """What a task's document says of its answer, of an answer that a later one may take the place of."""
+    return json_line(
+        {
+            "revision": result.revision,
+            "answer": result.answer,
+            "confidence": result.confidence,
+            "why": result.why,
+            "votes": result.votes,
+        }
+    )
+
+
 def votes_data(votes: tuple[Vote, ...], expected: int | None) -> bytes:
     """
     Args:

@@ -91,6 +91,7 @@ class Connections:
             os.close(self._guard)
 
     def _start(self) -> None:
+        fresh = not self._path.exists()
         try:
             connection = self._connect()
             found = [
@@ -103,7 +104,7 @@ class Connections:
                 raise
             reason = str(error)
         if reason is not None:
-            if self._path.stat().st_size:
+            if not fresh:
                 log.warning("the view is built anew", path=str(self._path), reason=reason)
             self.renew()
         self._file = self._identity()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.events import Delivery, Result, Sample, Status
+from pipeline.events import Delivery, Progress, Result, Sample, Status
 from pipeline.live.feed import WAIT_MS, End, Feed, Gap, Happened, Moved, Remembered, Tokens, Told
 from pipeline.live.position import Position
 from pipeline.live.record import Record
@@ -78,9 +78,9 @@ def _pieces(text: str, cuts: Sequence[int]) -> list[str]:
     return [text[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
-def _stable(order: Sequence[int], pieces: Sequence[object]) -> list[int]:
+def _stable(order: Sequence[int], pieces: Sequence[Progress]) -> list[int]:
     """The order, with the pieces of one sample in theirs."""
-    by_sample: dict[int, list[int]] = {}
+    by_sample: dict[int | None, list[int]] = {}
     for place in range(len(pieces)):
         by_sample.setdefault(pieces[place].sample_index, []).append(place)
     return [by_sample[pieces[place].sample_index].pop(0) for place in order]
