@@ -107,7 +107,7 @@ def _agent(health: AgentHealth) -> Agent:
     if not body:
         return Agent(health.name, role, "bad", "silent", "it does not answer", None, 0)
     status = HealthStatus(body["status"])
-    away = status is HealthStatus.OK and body.get("kafka") != "reachable"
+    away = status is HealthStatus.OK and body.get("kafka", "reachable") != "reachable"
     rows = body.get("rows")
     return Agent(
         health.name,

@@ -1,6 +1,6 @@
 """How much passed the pipeline's steps in the last minutes, counted from what the view stores. For any thread.
 
-Records are counted by the broker's time, so a gateway that was started anew knows the minutes before.
+Records are counted by the broker's time, so what is read late is counted where it belongs.
 """
 
 from __future__ import annotations

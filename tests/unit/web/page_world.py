@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 from aiohttp.test_utils import TestClient, TestServer
@@ -140,7 +141,7 @@ async def served(
         settings=settings,
         codec=nobody,
         store=cast(Any, store),
-        hub=nobody,
+        hub=cast(Any, SimpleNamespace(close=lambda: None)),
         intake=nobody,
         keys=KeyRing(path),
         submissions=cast(Any, submissions),
@@ -196,7 +197,9 @@ def voted(
         for place, (answer, members) in enumerate(ranked)
     )
     place_of = {index: place for place, (_, members) in enumerate(ranked) for index in members}
-    says = texts or [f"Step by step … The answer is {answer}." if answer else "I do not know." for answer in answers]
+    says = texts or [
+        f"Step by step … The answer is {answer}." if answer else "I do not know." for answer in answers
+    ]
     samples = [sample(index, text, request_id) for index, text in enumerate(says)]
     chains = tuple(
         Chain(
@@ -209,11 +212,7 @@ def voted(
             finish_reason=FinishReason.STOP,
             note="with the most votes; confidence 0.91" if place_of.get(index) == 0 else "",
             outcome=(
-                Outcome.ABSTAINED
-                if answer is None
-                else Outcome.WON
-                if place_of[index] == 0
-                else Outcome.LOST
+                Outcome.ABSTAINED if answer is None else Outcome.WON if place_of[index] == 0 else Outcome.LOST
             ),
             group=place_of.get(index),
             sureness=Sureness(0.91, 0.88, 2, 0 if place_of.get(index) == 0 else 1),
@@ -257,7 +256,9 @@ def voted(
     return task, samples
 
 
-def running(request_id: str = "r", *, prompt: str = "What is 9 + 9?", drawn: int = 1) -> tuple[Task, list[Sample]]:
+def running(
+    request_id: str = "r", *, prompt: str = "What is 9 + 9?", drawn: int = 1
+) -> tuple[Task, list[Sample]]:
     """A task of which some samples have come."""
     now = now_ms()
     samples = [sample(index, f"I think … The answer is {18 + index}.", request_id) for index in range(drawn)]
