@@ -38,7 +38,7 @@
 
   // What a person has opened to be asked about is not closed under their hands by a poll.
   document.addEventListener("htmx:beforeRequest", (event) => {
-    const { elt, requestConfig } = event.detail;
-    if (requestConfig.verb === "get" && elt.querySelector && elt.querySelector("details[open]")) event.preventDefault();
+    const { elt } = event.detail;
+    if (elt.matches('[hx-trigger^="every"]') && elt.querySelector("details[open]")) event.preventDefault();
   });
 })();

@@ -7,14 +7,15 @@
   const { task: page, events } = task().dataset;
   const cards = () => document.querySelector("#samples .cards");
 
-  const refresh = (part) => htmx.ajax("GET", page, { target: part, select: part, swap: "outerHTML" });
+  // The source is what is replaced: requests of one source wait for each other, and all but the last are dropped.
+  const replace = (url, place, select) => htmx.ajax("GET", url, { source: place, target: place, select, swap: "outerHTML" });
 
   // Several events of one moment ask for one look.
   const asked = new Set();
   function soon(part) {
     if (asked.has(part)) return;
     asked.add(part);
-    setTimeout(() => { asked.delete(part); refresh(part); }, 60);
+    setTimeout(() => { asked.delete(part); replace(page, document.querySelector(part), part); }, 60);
   }
 
   function card(index) {
@@ -42,44 +43,48 @@
     if (follows) said.scrollTop = said.scrollHeight;
   }
 
-  function sample({ sample: index, answer }) {
+  const groups = new Map(); // by sample: its answer, and the place of that
+
+  function sample({ sample: index }) {
     const place = card(index);
     if (!place) return;
-    htmx.ajax("GET", `${page}/samples/${index}`, { target: place, swap: "outerHTML" }).then(() => {
-      if (answer != null) says(card(index), answer);
+    replace(`${page}/samples/${index}`, place, ".card").then(() => {
+      stand(index);
     });
   }
 
-  function says(place, answer) {
-    const said = place && place.querySelector(".said");
-    if (!said) return;
-    said.querySelector("bdi").textContent = answer;
-    said.hidden = false;
+  // Equal answers stand together, the leader's first.
+  function stand(index) {
+    const place = document.getElementById(`sample-${index}`);
+    const vote = groups.get(index);
+    if (!place || !vote) return;
+    place.dataset.place = vote.place;
+    place.classList.toggle("leads", vote.place === 0);
+    place.querySelector(".said bdi").textContent = vote.answer;
+    place.querySelector(".said").hidden = false;
   }
 
-  function votes({ votes: groups, votes_in: voted, expected, stays_ahead: ahead }) {
-    const rows = groups.map((group, place) => {
+  function votes({ votes: told, votes_in: voted, expected, stays_ahead: ahead }) {
+    const most = expected || Math.max(...told.map((group) => group.count), 1);
+    const rows = told.map((group, place) => {
       const row = document.getElementById("vote-row").content.firstElementChild.cloneNode(true);
       const [answer, share, count, confidence, score, samples] = row.children;
       answer.textContent = group.answer;
-      share.querySelector("rect").setAttribute("width", (100 * group.count) / Math.max(1, expected));
+      share.querySelector("rect").setAttribute("width", (100 * group.count) / most);
       count.textContent = group.count;
       confidence.textContent = group.confidence.toFixed(2);
       score.textContent = group.score.toFixed(2);
       samples.textContent = group.samples.map((index) => `#${index}`).join(" ");
       row.classList.toggle("leads", place === 0);
       for (const index of group.samples) {
-        const each = document.getElementById(`sample-${index}`);
-        if (!each) continue;
-        each.style.order = place; // equal answers stand together
-        each.classList.toggle("leads", place === 0);
-        says(each, group.answer);
+        groups.set(index, { place, answer: group.answer });
+        stand(index);
       }
       return row;
     });
     document.getElementById("groups").replaceChildren(...rows);
     const sure = ahead == null ? "" : ` · the leader stays ahead: ${Math.round(100 * ahead)} %`;
-    document.getElementById("standing").textContent = `${voted} of ${expected} in${sure}`;
+    document.getElementById("standing").textContent = `${voted} of ${expected ?? "?"} in${sure}`;
     document.getElementById("votes").hidden = rows.length === 0;
   }
 
