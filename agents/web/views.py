@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from agents.web import words
@@ -236,6 +236,8 @@ def _cards(task: Task, samples: Sequence[Sample], expected: int) -> list[Card]:
     result = task.result
     cards = {sample.sample_index: sample_card(sample) for sample in samples}
     if result is not None:
+        if task.status in ENDS:
+            cards = {index: replace(card, word="came too late") for index, card in cards.items()}
         for chain in result.reasoning:
             chosen = chain.sample_index == result.chosen_sample
             cards[chain.sample_index] = _card(chain, drawn.get(chain.sample_index), chosen)

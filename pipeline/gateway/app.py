@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from pipeline.gateway import probes, tasks
+from pipeline.gateway import docs, probes, tasks
 from pipeline.gateway.access import access_middleware
 from pipeline.gateway.context import GATEWAY, Gateway
 from pipeline.gateway.headers import add_headers
@@ -21,7 +21,7 @@ def build_app(gateway: Gateway) -> web.Application:
     app[GATEWAY] = gateway
     app.on_response_prepare.append(add_headers)
     app.on_shutdown.append(_let_go)
-    for routes in (probes.routes(), tasks.routes(), live.routes()):
+    for routes in (probes.routes(), docs.routes(), tasks.routes(), live.routes()):
         app.add_routes(routes)
     return app
 

@@ -69,6 +69,12 @@ def test_before_it_is_opened_the_mode_says_how_many_come() -> None:
     assert task_view(replace(task, expected=None, request=asked), (), ()).expected == 7
 
 
+def test_a_sample_that_came_after_the_result_says_so() -> None:
+    task, samples = voted(["7", "7"])
+    view = task_view(task, [*samples, sample(2, "The answer is 8.")], ())
+    assert [card.word for column in view.columns for card in column.cards] == ["won", "won", "came too late"]
+
+
 def test_reviews_stand_by_themselves() -> None:
     task, samples = voted(["7", "8"])
     assert task.result is not None
