@@ -24,6 +24,7 @@ from pipeline.commands.deliveries import deliveries
 from pipeline.commands.demo import demo
 from pipeline.commands.doctor import doctor
 from pipeline.commands.explain import explain
+from pipeline.commands.keys import keys
 from pipeline.commands.offsets import offsets
 from pipeline.commands.replay import replay
 from pipeline.commands.revote import revote
@@ -31,7 +32,7 @@ from pipeline.commands.topics import topics
 from pipeline.commands.up import up
 from pipeline.errors import TallystreamError
 from pipeline.settings import load_settings
-from pipeline.stack import AGENTS
+from pipeline.stack import ROLES
 
 EXIT_ERROR, EXIT_INTERRUPTED = 2, 130
 
@@ -59,16 +60,17 @@ app.add_typer(topics, name="topics")
 app.add_typer(dead_letters, name="dead-letters")
 app.add_typer(deliveries, name="deliveries")
 app.add_typer(offsets, name="offsets")
+app.add_typer(keys, name="keys")
 
 
 @app.command()
 def agent(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(AGENTS)}.")],
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(ROLES)}.")],
     slot: Annotated[int, typer.Option(min=0, help="Which of several of its role on this Kafka.")] = 0,
 ) -> None:
     """Run one agent in the foreground. Needs TALLYSTREAM_BOOTSTRAP."""
-    if name not in AGENTS:
-        raise typer.BadParameter(f"{name!r} is none of {', '.join(AGENTS)}", param_hint="NAME")
+    if name not in ROLES:
+        raise typer.BadParameter(f"{name!r} is none of {', '.join(ROLES)}", param_hint="NAME")
     if not load_settings().bootstrap:
         raise typer.BadParameter("set TALLYSTREAM_BOOTSTRAP to Kafka's host:port", param_hint="NAME")
     os.environ["TALLYSTREAM_SLOT"] = str(slot)

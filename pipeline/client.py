@@ -44,11 +44,12 @@ class RequestProducer:
             PayloadTooLargeError: its record would be larger than Kafka takes.
         """
         record = request_record(self._settings, self._codec, request)
-        write(
-            self._producer,
-            record,
-            on_delivery=lambda error, _: delivered(request.request_id, error) if delivered else None,
-        )
+
+        def told(error: KafkaError | None, _: Message) -> None:
+            if delivered is not None:
+                delivered(request.request_id, error)
+
+        write(self._producer, record, on_delivery=told)
         self._producer.poll(0)
 
     def flush(self, timeout: float = 30.0) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final, TypeVar
@@ -44,7 +45,9 @@ def check_binding(settings: Settings, *, keys: bool) -> None:
 async def access_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Let a call through, and say whose it is, as ``principal_of``."""
     if request.match_info.http_exception is None and not getattr(request.match_info.handler, _PUBLIC, False):
-        request[PRINCIPAL] = _principal(request)
+        principal = request[PRINCIPAL] = _principal(request)
+        if request.path.startswith("/v1/"):
+            gateway_of(request).buckets.take(principal, time.monotonic())
     elif gateway_of(request).keys.open:
         _check_host(request)
     return await handler(request)

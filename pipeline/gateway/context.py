@@ -10,11 +10,13 @@ from aiohttp import web
 from pipeline.errors import GoneError, NotFoundError
 from pipeline.gateway.key_file import KeyRing
 from pipeline.gateway.keys import Principal
+from pipeline.gateway.limits import Buckets
 from pipeline.kafka.codec import Codec
 from pipeline.settings import Settings
 
-if TYPE_CHECKING:  # they meet at run time; what handles requests does not import what follows topics
+if TYPE_CHECKING:  # names only: what they are made of needs this module
     from pipeline.gateway.intake import Intake
+    from pipeline.gateway.submissions import Submissions
     from pipeline.live.hub import Hub
     from pipeline.store.store import Store
     from pipeline.store.tasks import Task
@@ -30,6 +32,8 @@ class Gateway:
     hub: Hub
     intake: Intake
     keys: KeyRing
+    submissions: Submissions
+    buckets: Buckets
 
 
 GATEWAY = web.AppKey("gateway", Gateway)

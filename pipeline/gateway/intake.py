@@ -14,11 +14,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from pipeline.client import control_record, request_record
 from pipeline.errors import BrokerDownError, OverloadedError, PayloadTooLargeError, TallystreamError
-from pipeline.events import Control, InferenceRequest
 from pipeline.kafka.clients import kafka_error, plain_producer
-from pipeline.kafka.codec import Codec
 from pipeline.kafka.records import Output
 from pipeline.settings import Settings
 
@@ -42,10 +39,9 @@ _Settled = tuple[asyncio.Future[Accepted], Accepted | TallystreamError]
 
 
 class Intake:
-    """Writes requests and words about them; an async context manager."""
+    """Writes records and waits for their acknowledgement; an async context manager."""
 
-    def __init__(self, settings: Settings, codec: Codec) -> None:
-        self._settings, self._codec = settings, codec
+    def __init__(self, settings: Settings) -> None:
         self._timeout = settings.gateway.acknowledge_timeout
         self._producer = plain_producer(
             settings,
@@ -69,27 +65,14 @@ class Intake:
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
 
-    async def accept(self, request: InferenceRequest) -> Accepted:
-        """Write a request; returns when Kafka has it.
+    async def write(self, record: Output) -> Accepted:
+        """Write a record; returns when Kafka has it.
 
         Raises:
-            InvalidRequestError: names the field; nothing was written.
-            PayloadTooLargeError: its record would be larger than Kafka takes.
+            PayloadTooLargeError: it is larger than its topic takes.
             OverloadedError: too much waits to be acknowledged; nothing was written.
             BrokerDownError: no acknowledgement came in time, so it may be written or not.
         """
-        return await self._write(request_record(self._settings, self._codec, request))
-
-    async def tell(self, word: Control) -> Accepted:
-        """Write a word on ``control``; returns when Kafka has it.
-
-        Raises:
-            InvalidRequestError: no request has such an id.
-            OverloadedError, BrokerDownError: as ``accept``.
-        """
-        return await self._write(control_record(self._codec, word))
-
-    async def _write(self, record: Output) -> Accepted:
         answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -149,6 +132,6 @@ def _refusal(error: KafkaError) -> TallystreamError:
 
 def _unsure(why: str) -> BrokerDownError:
     return BrokerDownError(
-        f"Kafka has not acknowledged this ({why}), so it may still come to be: repeat it with the same "
-        "Idempotency-Key and it is one task either way"
+        f"Kafka has not acknowledged this ({why}), and may have taken it all the same; with an Idempotency-Key "
+        "a task that is posted again is the same task"
     )
