@@ -43,7 +43,7 @@ class Connections:
         self._life = 0
         self._file: tuple[int, int] | None = None
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it holds what every tenant asks
             self._guard = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise _unusable(folder, error) from error
