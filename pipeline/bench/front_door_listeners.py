@@ -25,7 +25,7 @@ from pipeline.kafka.progress import ProgressWriter
 from pipeline.settings import Settings
 from pipeline.telemetry import now_ms
 
-_RATE = 5.0
+_RATE = 2.0
 """Events a second of the one task that all listen to, so that each is written to all of them at once."""
 _PATIENCE = 60.0
 _NUMBER = re.compile(rb'"text":"(\d+) "')
