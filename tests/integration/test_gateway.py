@@ -13,19 +13,23 @@ from typing import Any
 import httpx
 import pytest
 import schemathesis
+from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance
 from yarl import URL
 
 from pipeline.child_process import resident_bytes
-from pipeline.client import TopicFollower
 from pipeline.gateway.key_file import changed_keys
 from pipeline.gateway.keys import new_key
 from pipeline.health_server import read_agents
+from pipeline.kafka.clients import value_of
 from pipeline.kafka.connect import make_codec
+from pipeline.kafka.read_back import read_range
 from pipeline.settings import Settings
 from pipeline.stack import agent_specs
 from pipeline.supervisor import RestartPolicy, Supervisor
-from pipeline.topics import REQUESTS, RESULTS
+from pipeline.topics import REQUESTS, RESULTS, request_partition, shard_of
 from tests.eventually import eventually
 from tests.integration.bad_requests import bad_request
 from tests.integration.running import Running
@@ -101,13 +105,15 @@ def finished(client: httpx.Client, request_id: str, include: str = "") -> dict[s
 
 
 def records_of(settings: Settings, topic: str, request_id: str) -> list[Any]:
-    """Every record of a request that stands on a topic now."""
-    follower = TopicFollower(settings, make_codec(settings), [topic], from_start=True)
-    found: list[Any] = []
-    while lot := list(follower.read(2.0)):
-        found += [event for _, event in lot if getattr(event, "request_id", None) == request_id]
-    follower.close()
-    return found
+    """Every record of a request of priority 3 that stands on a topic now."""
+    shard = shard_of(request_id, settings.shards)
+    place = topic, request_partition(request_id, 3, settings.shards) if topic == REQUESTS else shard
+    codec = make_codec(settings)
+    return [
+        codec.decode(value_of(message))
+        for message in read_range(settings, place, 0, None)
+        if message.key() == request_id.encode()
+    ]
 
 
 def test_a_question_over_http_is_answered(gateways: Gateways, running: Running) -> None:
@@ -186,6 +192,7 @@ def test_a_thousand_bad_requests(gateways: Gateways) -> None:
     draws = random.Random(8)
     with gateways.client() as client:
         sizes: list[int] = []
+        answered = 0
         for number in range(1_000):
             method, path, headers, body = bad_request(draws)
             raw = {name.encode(): value.encode("latin-1") for name, value in headers.items()}
@@ -194,6 +201,7 @@ def test_a_thousand_bad_requests(gateways: Gateways) -> None:
                 answer = client.request(method, url, headers=raw, content=body)
             except httpx.TransportError:
                 continue  # what is no HTTP may be cut off
+            answered += answer.status_code >= 400
             assert answer.status_code < 500, (method, path[:100], headers, body[:300], answer.text)
             assert answer.status_code not in (200, 202) or method in ("GET", "HEAD", "OPTIONS"), (path, body)
             assert "Set-Cookie" not in answer.headers
@@ -201,21 +209,35 @@ def test_a_thousand_bad_requests(gateways: Gateways) -> None:
             if number % 100 == 99:
                 sizes.append(resident_bytes(gateways.pid))
         assert client.post("/v1/tasks", json={"prompt": "x"}).status_code == 202
+    assert answered > 900
     assert max(sizes) - sizes[0] < 32 * 1024 * 1024
     assert "Traceback" not in gateways.log.read_text()
 
 
-@pytest.fixture(scope="module")
-def api_schema(gateways: Gateways) -> Any:
-    return schemathesis.openapi.from_url(f"{gateways.url()}/openapi.json").exclude(path_regex="/ws$")
+@pytest.mark.parametrize("mode", list(GenerationMode))
+def test_the_description_is_true(gateways: Gateways, mode: GenerationMode) -> None:
+    """Every operation, with what its schema allows or forbids, for a task that is there and for others."""
+    url, headers = gateways.url(), {"Authorization": f"Bearer {gateways.key}"}
+    with gateways.client() as client:
+        request_id = client.post("/v1/tasks", json={"prompt": "answers=1,1,2", "mode": "deep"}).json()["id"]
+        finished(client, request_id)
+    for found in schemathesis.openapi.from_url(f"{url}/openapi.json").get_all_operations():
+        operation = found.ok()
+        asks = "parameters" in operation.definition.raw or "requestBody" in operation.definition.raw
+        if operation.path.endswith("/ws") or (mode.is_negative and not asks):
+            continue
+        _check_operation(operation.as_strategy(mode), url, headers)
+        if mode.is_positive and "{id}" in operation.path:
+            there = operation.as_strategy(mode, path_parameters={"id": request_id})
+            _check_operation(there, url, headers)
 
 
-api = schemathesis.pytest.from_fixture("api_schema")
+def _check_operation(cases: Any, url: str, headers: dict[str, str]) -> None:
+    @given(cases)
+    @examples(max_examples=5, suppress_health_check=list(HealthCheck))
+    def check(case: schemathesis.Case) -> None:
+        case.call_and_validate(
+            url, headers=headers, excluded_checks=[positive_data_acceptance], timeout=_PATIENCE
+        )
 
-
-@api.parametrize()
-@examples(max_examples=12)
-def test_the_description_is_true(case: schemathesis.Case, gateways: Gateways) -> None:
-    case.call_and_validate(
-        base_url=gateways.url(), headers={"Authorization": f"Bearer {gateways.key}"}, timeout=_PATIENCE
-    )
+    check()
