@@ -87,7 +87,9 @@ def _decoded(settings: Settings, count: int) -> float:
     codec, began, left = make_codec(settings), time.perf_counter(), count
     consumer = assigned_consumer(settings, enable_partition_eof=False)
     try:
-        consumer.assign([TopicPartition(*place, 0) for place in partitions_of(consumer, TOPICS)])
+        consumer.assign(
+            [TopicPartition(*place, 0) for place in partitions_of(consumer, TOPICS, where=settings.bootstrap)]
+        )
         while left:
             for message in poll_many(consumer, _LOT, 1.0):
                 codec.decode(value_of(message))

@@ -141,7 +141,7 @@ class Follower:
             consumer.close()
 
     def _begin(self, consumer: Consumer) -> None:
-        places = partitions_of(consumer, TOPICS)
+        places = partitions_of(consumer, TOPICS, where=self._settings.bootstrap)
         if self._view.belongs_to(source_of(consumer, admin_client(self._settings), self._settings)):
             log.info("the view is of another Kafka, or of none, and is built anew")
             self.caught_up = False
