@@ -16,7 +16,7 @@ from pipeline.commands.console import err
 from pipeline.commands.late_group import OPTIONS, LateGroup
 from pipeline.errors import TallystreamError
 from pipeline.settings import load_settings
-from pipeline.stack import AGENTS
+from pipeline.stack import ROLES
 
 EXIT_ERROR, EXIT_INTERRUPTED = 2, 130
 
@@ -31,12 +31,12 @@ app = typer.Typer(
 
 @app.command()
 def agent(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(AGENTS)}.")],
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(ROLES)}.")],
     slot: Annotated[int, typer.Option(min=0, help="Which of several of its role on this Kafka.")] = 0,
 ) -> None:
     """Run one agent in the foreground. Needs TALLYSTREAM_BOOTSTRAP."""
-    if name not in AGENTS:
-        raise typer.BadParameter(f"{name!r} is none of {', '.join(AGENTS)}", param_hint="NAME")
+    if name not in ROLES:
+        raise typer.BadParameter(f"{name!r} is none of {', '.join(ROLES)}", param_hint="NAME")
     if not load_settings().bootstrap:
         raise typer.BadParameter("set TALLYSTREAM_BOOTSTRAP to Kafka's host:port", param_hint="NAME")
     os.environ["TALLYSTREAM_SLOT"] = str(slot)

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from pipeline.errors import BrokerDownError, DecodeError, PayloadTooLargeError
 from pipeline.events import Control, Event, InferenceRequest
 from pipeline.kafka.clients import (
     assigned_consumer,
-    kafka_error,
-    patiently,
     plain_producer,
     poll_many,
     value_of,
     write,
 )
 from pipeline.kafka.codec import Codec
+from pipeline.kafka.places import end_offsets, first_offsets, partitions_of
 from pipeline.kafka.records import Output
 from pipeline.scheduling.validate import check_content, check_identity, check_run
 from pipeline.settings import Settings
 from pipeline.topics import CONTROL, REQUESTS, request_partition
+
+_PATIENCE = 60.0
+"""Seconds that a broker which has just started may take to know where its topics end."""
 
 Delivered = Callable[[str, KafkaError | None], None]
 """Called with the request's id and the broker's refusal, if it refused."""
@@ -43,28 +44,13 @@ class RequestProducer:
             InvalidRequestError: names the field; nothing was sent.
             PayloadTooLargeError: its record would be larger than Kafka takes.
         """
-        check_identity(request)
-        check_content(request, self._settings.limits)
-        value = self._codec.encode(request)
-        most = self._settings.limits.max_record_bytes
-        if len(value) > most:
-            raise PayloadTooLargeError(
-                f"prompt is too large: the record has {len(value):,} bytes, at most {most:,} are taken",
-                field="prompt",
-            )
-        partition = request_partition(request.request_id, request.priority, self._settings.shards)
-        while True:
-            try:
-                self._producer.produce(
-                    REQUESTS,
-                    value,
-                    request.request_id.encode(),
-                    partition,
-                    on_delivery=lambda error, _: delivered(request.request_id, error) if delivered else None,
-                )
-                break
-            except BufferError:
-                self._producer.poll(0.1)
+        record = request_record(self._settings, self._codec, request)
+
+        def told(error: KafkaError | None, _: Message) -> None:
+            if delivered is not None:
+                delivered(request.request_id, error)
+
+        write(self._producer, record, on_delivery=told)
         self._producer.poll(0)
 
     def flush(self, timeout: float = 30.0) -> None:
@@ -77,6 +63,36 @@ class RequestProducer:
             raise BrokerDownError(f"{left} requests are not acknowledged by Kafka after {timeout:.0f} s")
 
 
+def request_record(settings: Settings, codec: Codec, request: InferenceRequest) -> Output:
+    """The record of a request that will not be refused later.
+
+    Raises:
+        InvalidRequestError: names the field.
+        PayloadTooLargeError: it would be larger than Kafka takes.
+    """
+    check_identity(request)
+    check_content(request, settings.limits)
+    value = codec.encode(request)
+    most = settings.limits.max_record_bytes
+    if len(value) > most:
+        raise PayloadTooLargeError(
+            f"prompt is too large: the record has {len(value):,} bytes, at most {most:,} are taken",
+            field="prompt",
+        )
+    partition = request_partition(request.request_id, request.priority, settings.shards)
+    return Output(REQUESTS, partition, request.request_id.encode(), value)
+
+
+def control_record(codec: Codec, word: Control) -> Output:
+    """The record of a word on ``control``.
+
+    Raises:
+        InvalidRequestError: no request has such an id.
+    """
+    check_run(word.request_id, word.run)
+    return Output(CONTROL, 0, word.request_id.encode(), codec.encode(word))
+
+
 def send_control(settings: Settings, codec: Codec, words: Sequence[Control], timeout: float = 30.0) -> None:
     """Write to ``control``; returns when the broker has all of it.
 
@@ -87,8 +103,7 @@ def send_control(settings: Settings, codec: Codec, words: Sequence[Control], tim
         InvalidRequestError: no request has such an id; nothing was sent.
         BrokerDownError: it has not within ``timeout`` seconds, or refuses.
     """
-    for word in words:
-        check_run(word.request_id, word.run)
+    records = [control_record(codec, word) for word in words]
     producer = plain_producer(settings)
     refused: list[KafkaError] = []
 
@@ -96,8 +111,7 @@ def send_control(settings: Settings, codec: Codec, words: Sequence[Control], tim
         if error is not None:
             refused.append(error)
 
-    for word in words:
-        record = Output(CONTROL, 0, word.request_id.encode(), codec.encode(word))
+    for record in records:
         write(producer, record, on_delivery=delivered)
     if left := producer.flush(timeout):
         raise BrokerDownError(
@@ -119,24 +133,9 @@ class TopicFollower:
         """
         self._codec = codec
         self._consumer = assigned_consumer(settings, enable_partition_eof=False)
-        places: list[TopicPartition] = []
-        try:
-            for topic in topics:
-                found = self._consumer.list_topics(topic, timeout=10).topics[topic]
-                if found.error is not None:
-                    raise BrokerDownError(
-                        f"topic {topic}: {found.error.str()}; run: tallystream topics create"
-                    )
-                for partition in found.partitions:
-                    tp = TopicPartition(topic, partition)
-                    low, high = patiently(partial(self._consumer.get_watermark_offsets, tp, timeout=10))
-                    tp.offset = low if from_start else high
-                    places.append(tp)
-        except KafkaException as exception:
-            raise BrokerDownError(
-                f"no Kafka at {settings.bootstrap}: {kafka_error(exception).str()}"
-            ) from exception
-        self._consumer.assign(places)
+        places = partitions_of(self._consumer, topics, where=settings.bootstrap)
+        offsets = (first_offsets if from_start else end_offsets)(self._consumer, places, _PATIENCE)
+        self._consumer.assign([TopicPartition(*place, offset) for place, offset in offsets.items()])
 
     def read(self, timeout: float) -> Iterator[tuple[str, Event]]:
         """Topic and event of each record that comes within ``timeout`` seconds; stops after the first lot."""

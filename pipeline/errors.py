@@ -6,7 +6,18 @@ TallystreamError
 │   └── SandboxUnavailableError  nothing here can confine a program, so none is run
 ├── InvalidRequestError         the request is wrong; names the field (HTTP 422)
 │   ├── PayloadTooLargeError    does not fit a Kafka record (HTTP 413)
-│   └── ConflictingRequestError  its id was asked before, with other content (HTTP 422)
+│   ├── ConflictingRequestError  its id was asked before, with other content (HTTP 422)
+│   ├── IdempotencyError        the same for its Idempotency-Key (HTTP 422)
+│   ├── MalformedError          it can not even be read as what it says it is (HTTP 400)
+│   ├── BodyTooLargeError       its body, also once unpacked (HTTP 413)
+│   └── UnsupportedMediaError   its body is of a type that is not taken here (HTTP 415)
+├── AuthenticationError         who asks has no valid key (HTTP 401)
+├── ForbiddenError              who asks may not do this (HTTP 403)
+├── NotFoundError               there is no such thing, or it is somebody else's (HTTP 404)
+│   └── GoneError               there was, and it was kept for as long as such things are (HTTP 410)
+├── RequestTimedOutError        its body did not come in time (HTTP 408)
+├── TooManyRequestsError        more than the key allows (HTTP 429)
+├── OverloadedError             more waits than can be served soon (HTTP 503)
 ├── DecodeError                 these bytes are not an event of ours; goes to dead-letters
 │   ├── TooShortError
 │   ├── BadMagicError
@@ -18,7 +29,9 @@ TallystreamError
 ├── DependencyDownError         a server is away; wait and retry, lose nothing (HTTP 503)
 │   ├── BrokerDownError
 │   ├── RegistryDownError
-│   └── ModelServerDownError    the server that draws the samples does not answer
+│   ├── ModelServerDownError    the server that draws the samples does not answer
+│   └── GatewayDownError        the gateway that a command calls does not answer, or not now
+├── RefusedError                a gateway will not do what a command asks of it
 ├── SignatureError              a callback was not signed by us (HTTP 401)
 ├── FencedError                 a newer owner has taken over; reopen, never patch
 ├── IllegalMoveError            a request can not go from this state to that one: a bug
@@ -54,16 +67,18 @@ class TallystreamError(Exception):
         http_status: the status with which it reaches an HTTP client.
         retriable: whether the same call can work later.
         field: the field of the input that is at fault, if one is.
+        retry_after: seconds for which it makes no sense to try again, where that is known.
     """
 
     code: ClassVar[str] = "internal_error"
     http_status: ClassVar[int] = 500
     retriable: ClassVar[bool] = False
 
-    def __init__(self, message: str, *, field: str | None = None) -> None:
+    def __init__(self, message: str, *, field: str | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.field = field
+        self.retry_after = retry_after
 
 
 class ConfigError(TallystreamError):
@@ -92,6 +107,67 @@ class PayloadTooLargeError(InvalidRequestError):
 
 class ConflictingRequestError(InvalidRequestError):
     code = "conflicting_request"
+
+
+class IdempotencyError(InvalidRequestError):
+    """An Idempotency-Key names the request that it came with first."""
+
+    code = "idempotency_conflict"
+
+
+class MalformedError(InvalidRequestError):
+    """The message says where."""
+
+    code = "malformed"
+    http_status = 400
+
+
+class BodyTooLargeError(InvalidRequestError):
+    code = "body_too_large"
+    http_status = 413
+
+
+class UnsupportedMediaError(InvalidRequestError):
+    code = "unsupported_media_type"
+    http_status = 415
+
+
+class AuthenticationError(TallystreamError):
+    code = "unauthorized"
+    http_status = 401
+
+
+class ForbiddenError(TallystreamError):
+    code = "forbidden"
+    http_status = 403
+
+
+class NotFoundError(TallystreamError):
+    code = "not_found"
+    http_status = 404
+
+
+class GoneError(NotFoundError):
+    code = "gone"
+    http_status = 410
+
+
+class RequestTimedOutError(TallystreamError):
+    code = "request_timed_out"
+    http_status = 408
+    retriable = True
+
+
+class TooManyRequestsError(TallystreamError):
+    code = "too_many_requests"
+    http_status = 429
+    retriable = True
+
+
+class OverloadedError(TallystreamError):
+    code = "overloaded"
+    http_status = 503
+    retriable = True
 
 
 class DecodeError(TallystreamError):
@@ -143,14 +219,20 @@ class RegistryDownError(DependencyDownError):
 
 
 class ModelServerDownError(DependencyDownError):
-    """A call of the model server has failed and can be repeated.
-
-    Attributes:
-        retry_after: seconds for which the server asked to be left alone.
-    """
+    """A call of the model server has failed and can be repeated; ``retry_after`` is what the server asked for."""
 
     code = "model_server_down"
-    retry_after: float | None = None
+
+
+class GatewayDownError(DependencyDownError):
+    code = "gateway_down"
+
+
+class RefusedError(TallystreamError):
+    """Its problem document says why, and which field is at fault."""
+
+    code = "refused"
+    http_status = 502
 
 
 class SignatureError(TallystreamError):

@@ -68,16 +68,25 @@ def health_served(settings: Settings, role: str, ledger: Ledger, limit: float) -
     url = f"http://{settings.health.host}:{server.server_address[1]}/healthz"
     thread = threading.Thread(target=server.serve_forever, name="health", daemon=True)
     thread.start()
+    try:
+        with noted(settings, role, url):
+            log.info("health", url=url)
+            yield
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextmanager
+def noted(settings: Settings, role: str, url: str) -> Generator[None]:
+    """Leave a note of where this process says how it is, while the block runs."""
     note = _folder(settings) / f"{settings.app}-{role}-{settings.slot}.json"
     _write(note, {"app": settings.app, "name": f"{role}-{settings.slot}", "pid": os.getpid(), "url": url})
-    log.info("health", url=url)
     try:
         with partitions_told(ledger):
             yield
     finally:
         note.unlink(missing_ok=True)
-        server.shutdown()
-        server.server_close()
 
 
 def read_agents(settings: Settings) -> list[AgentHealth]:

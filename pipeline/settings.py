@@ -291,6 +291,30 @@ class HealthSettings(BaseModel):
     port: int = Field(0, ge=0, le=65_535, description="0: a free one, which the log names")
 
 
+class GatewaySettings(BaseModel):
+    """The front door: HTTP, and the view of the topics that it answers from."""
+
+    host: str = Field("127.0.0.1", description="anything but loopback needs keys")
+    port: int = Field(8080, ge=0, le=65_535, description="0: a free one, which the log names")
+    keys_file: Path | None = Field(None, description="written by `tallystream keys`; none: keys.json in home")
+    folder: Path | None = Field(None, description="of the view; none: gateway-<slot> in home")
+    body_limit: int = Field(1_048_576, ge=1024, description="bytes of a request's body, also once unpacked")
+    header_timeout: float = Field(
+        15.0, gt=0, description="from a connection, or the last answer on it, to a request's last header"
+    )
+    read_timeout: float = Field(10.0, gt=0, description="from the headers to the last byte of the body")
+    acknowledge_timeout: float = Field(5.0, gt=0, description="of Kafka, then a task is refused with 503")
+    catch_up: float = Field(2.0, ge=0, description="longest wait for the view to hold what was just accepted")
+    result_ttl: float = Field(86_400.0, gt=0, description="from a task's end, after which it is gone (410)")
+    forget_after: float = Field(604_800.0, gt=0, description="from then, after which it is unknown (404)")
+    idempotency_ttl: float = Field(86_400.0, gt=0, description="for which an Idempotency-Key names one task")
+    backlog_limit: int = Field(500, ge=1, description="requests that wait, from which new ones get 503")
+    listener_queue: int = Field(
+        1_000, ge=1, description="events that a listener may lag before it is dropped"
+    )
+    sse_heartbeat: float = Field(15.0, gt=0)
+
+
 class WatchdogSettings(BaseModel):
     """When an agent that stands still ends itself, to be started afresh."""
 
@@ -335,6 +359,7 @@ class Settings(BaseSettings):
     webhook: WebhookSettings = WebhookSettings()  # pyright: ignore[reportCallIssue]
     health: HealthSettings = HealthSettings()  # pyright: ignore[reportCallIssue]
     watchdog: WatchdogSettings = WatchdogSettings()  # pyright: ignore[reportCallIssue]
+    gateway: GatewaySettings = GatewaySettings()  # pyright: ignore[reportCallIssue]
 
     @field_validator("max_poll_interval_ms")
     @classmethod

@@ -16,6 +16,9 @@ from pipeline.settings import Settings
 from pipeline.supervisor import ProcessSpec, Supervisor
 
 AGENTS = ("batcher", "worker", "aggregator", "webhook")
+"""What answers requests; the gateway asks like everybody else, and nothing waits for it."""
+GATEWAY = "gateway"
+ROLES = (*AGENTS, GATEWAY)
 _ROOT = Path(__file__).resolve().parents[1]
 
 Say = Callable[[str], None]

@@ -15,6 +15,8 @@ COMMANDS = (
     "ask",
     "batch",
     "cancel",
+    "watch",
+    "list",
     "explain",
     "replay",
     "revote",
@@ -27,8 +29,10 @@ COMMANDS = (
     "dead-letters",
     "deliveries",
     "offsets",
+    "keys",
 )
-"""In the order of the help; each is in the module of its name, under its name."""
+"""In the order of the help; each is in the module of its name, under its name, but for those of ``_RENAMED``."""
+_RENAMED = {"list": "list_tasks"}
 
 OPTIONS: Mapping[str, Any] = {
     "add_completion": False,
@@ -49,7 +53,7 @@ class LateGroup(TyperGroup):
 
 
 def _load(name: str) -> Any:
-    python = name.replace("-", "_")
+    python = _RENAMED.get(name, name.replace("-", "_"))
     found: Any = getattr(import_module(f"pipeline.commands.{python}"), python)
     alone = typer.Typer(**OPTIONS)
     if isinstance(found, typer.Typer):

@@ -9,7 +9,13 @@ import pytest
 
 import pipeline
 from pipeline import errors
-from pipeline.errors import DecodeError, DependencyDownError, InvalidRequestError, TallystreamError
+from pipeline.errors import (
+    DecodeError,
+    DependencyDownError,
+    InvalidRequestError,
+    OverloadedError,
+    TallystreamError,
+)
 
 ROOT = TallystreamError.__name__
 
@@ -72,11 +78,11 @@ def test_the_drawing_is_the_whole_tree() -> None:
 @pytest.mark.parametrize("kind", DECLARED)
 def test_the_http_status_says_whose_fault_it_is(kind: type[TallystreamError]) -> None:
     assert 400 <= kind.http_status < 600
-    assert (kind.http_status == 503) is issubclass(kind, DependencyDownError)
+    assert (kind.http_status == 503) is issubclass(kind, DependencyDownError | OverloadedError)
     if issubclass(kind, InvalidRequestError | DecodeError):
         assert kind.http_status < 500
     if kind.retriable:
-        assert kind.http_status >= 500
+        assert kind.http_status >= 500 or kind.http_status in (408, 429)
 
 
 def test_an_error_says_what_and_where() -> None:

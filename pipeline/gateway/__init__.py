@@ -1,0 +1,1 @@
+"""The front door: HTTP for people and services that do not speak Kafka."""

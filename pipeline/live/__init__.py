@@ -1,0 +1,1 @@
+"""What happens to a task while it runs, told to whoever listens."""
