@@ -69,7 +69,7 @@ def health_served(settings: Settings, role: str, ledger: Ledger, limit: float) -
     thread = threading.Thread(target=server.serve_forever, name="health", daemon=True)
     thread.start()
     try:
-        with noted(settings, role, url):
+        with noted(settings, role, url), partitions_told(ledger):
             log.info("health", url=url)
             yield
     finally:
@@ -83,8 +83,7 @@ def noted(settings: Settings, role: str, url: str) -> Generator[None]:
     note = _folder(settings) / f"{settings.app}-{role}-{settings.slot}.json"
     _write(note, {"app": settings.app, "name": f"{role}-{settings.slot}", "pid": os.getpid(), "url": url})
     try:
-        with partitions_told(ledger):
-            yield
+        yield
     finally:
         note.unlink(missing_ok=True)
 

@@ -86,6 +86,20 @@ DELIVERY_AGE = Histogram(
 DELIVERIES_HELD = Gauge("tallystream_deliveries_held", "Callbacks that are not at their end.")
 
 
+REQUESTS_WAITING = "tallystream_requests_waiting"
+REQUESTS_RUNNING = "tallystream_requests_running"
+OLDEST_WAIT = "tallystream_oldest_wait_seconds"
+VIEW_UNREAD = "tallystream_view_unread_records"
+VIEW_SILENCE = "tallystream_view_silence_seconds"
+LISTENERS = "tallystream_listeners"
+LISTENERS_DROPPED = "tallystream_listeners_dropped"
+
+HTTP_REQUESTS = Counter("tallystream_http_requests", "Calls of the gateway.", ["method", "route", "status"])
+HTTP_SECONDS = Histogram(
+    "tallystream_http_seconds", "Of calls whose answer is no stream, by route.", ["route"], buckets=_FAST
+)
+
+
 def committed(outputs: Iterable[Output], seconds: float) -> None:
     """One transaction and what it wrote."""
     TRANSACTIONS.labels("committed").inc()

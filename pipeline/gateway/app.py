@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from pipeline.gateway import docs, probes, tasks
+from pipeline.gateway import docs, measures, probes, tasks
 from pipeline.gateway.access import access_middleware
 from pipeline.gateway.context import GATEWAY, Gateway
 from pipeline.gateway.headers import add_headers
@@ -15,13 +15,13 @@ from pipeline.live import http as live
 def build_app(gateway: Gateway) -> web.Application:
     """Everything that is served, but the page, which is added to it."""
     app = web.Application(
-        middlewares=[problem_middleware, access_middleware],
+        middlewares=[measures.measure_middleware, problem_middleware, access_middleware],
         client_max_size=gateway.settings.gateway.body_limit,
     )
     app[GATEWAY] = gateway
     app.on_response_prepare.append(add_headers)
     app.on_shutdown.append(_let_go)
-    for routes in (probes.routes(), docs.routes(), tasks.routes(), live.routes()):
+    for routes in (probes.routes(), measures.routes(), docs.routes(), tasks.routes(), live.routes()):
         app.add_routes(routes)
     return app
 

@@ -147,6 +147,16 @@ TASKS: Final = (
     ),
     Operation(
         "get",
+        "/metrics",
+        "metrics",
+        "What Prometheus reads",
+        group="Probes",
+        answers={200: Answer("its text format", content="text/plain")},
+        problems=(403,),
+        public=True,
+    ),
+    Operation(
+        "get",
         "/readyz",
         "readiness",
         "Whether it should get traffic",

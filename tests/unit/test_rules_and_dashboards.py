@@ -8,18 +8,24 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from prometheus_client import REGISTRY
 
 from pipeline import metrics
+from pipeline.gateway.context import Gateway
+from pipeline.gateway.measures import GatewayMetrics
 from pipeline.ledger import Ledger
 from pipeline.partition_metrics import PartitionMetrics
+from pipeline.store.tasks import NO_LOAD
 
 OPS = Path(__file__).resolve().parents[2] / "ops"
 RULES, TESTS = OPS / "prometheus" / "alerts.yml", OPS / "prometheus" / "alerts_test.yml"
 DASHBOARD = OPS / "grafana" / "dashboards" / "tallystream.json"
 _SUFFIX = re.compile(r"_(total|bucket|sum|count)$")
+_NoHub = SimpleNamespace(listeners=0, dropped=0)
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool is not installed (Debian: apt-get install prometheus)"
 )
@@ -28,7 +34,9 @@ needs_promtool = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def told() -> set[str]:
     assert metrics.SAMPLES  # imported, so that they are registered
-    families = [*REGISTRY.collect(), *PartitionMetrics(Ledger()).collect()]
+    idle = cast(Gateway, SimpleNamespace(store=SimpleNamespace(load=lambda: NO_LOAD), hub=_NoHub))
+    own = [PartitionMetrics(Ledger()), GatewayMetrics(idle)]
+    families = [*REGISTRY.collect(), *(family for each in own for family in each.collect())]
     return {_SUFFIX.sub("", family.name) for family in families}
 
 
