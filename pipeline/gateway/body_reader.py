@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from typing import Final
 
 from aiohttp import web
@@ -16,7 +17,10 @@ from pipeline.errors import (
 from pipeline.gateway.bodies import B, parse_body
 from pipeline.gateway.context import gateway_of
 
-_ENCODINGS: Final = frozenset({"", "identity", "gzip", "deflate"})
+_PLAIN: Final = frozenset({"", "identity"})
+_PACKED: Final = frozenset({"gzip", "deflate"})
+_GZIP_OR_ZLIB: Final = zlib.MAX_WBITS | 32
+"""Which one it is, its first bytes say."""
 
 
 async def read_json(request: web.Request, model: type[B]) -> B:
@@ -48,7 +52,8 @@ async def read_body(request: web.Request, limit: int | None = None) -> bytes:
     """
     settings = gateway_of(request).settings.gateway
     most = settings.body_limit if limit is None else limit
-    if request.headers.get("Content-Encoding", "").lower() not in _ENCODINGS:
+    packed = request.headers.get("Content-Encoding", "").lower()
+    if packed not in _PLAIN | _PACKED:
         raise UnsupportedMediaError("a body may be packed by gzip or deflate", field="Content-Encoding")
     if (request.content_length or 0) > most:
         raise _too_large(most)
@@ -64,7 +69,24 @@ async def read_body(request: web.Request, limit: int | None = None) -> bytes:
             f"the body was not complete {settings.read_timeout:g} s after its headers"
         ) from None
     except web.RequestPayloadError as error:
-        raise MalformedError(f"the body can not be read: {error}") from error
+        raise MalformedError("the body broke off") from error
+    return _unpacked(bytes(body), most) if packed in _PACKED else bytes(body)
+
+
+def _unpacked(data: bytes, most: int) -> bytes:
+    """Never more in memory than may be there: a few bytes can be packed gigabytes."""
+    body = bytearray()
+    try:
+        while data:
+            reader = zlib.decompressobj(_GZIP_OR_ZLIB)
+            body += reader.decompress(data, most + 1 - len(body))
+            if len(body) > most:
+                raise _too_large(most)
+            if not reader.eof:
+                raise MalformedError("the packed body is not complete", field="Content-Encoding")
+            data = reader.unused_data  # gzip may have several members
+    except zlib.error as error:
+        raise MalformedError(f"the body can not be unpacked: {error}", field="Content-Encoding") from error
     return bytes(body)
 
 

@@ -36,6 +36,7 @@ async def served(app: web.Application, settings: Settings) -> AsyncGenerator[str
         keepalive_timeout=settings.gateway.header_timeout,
         lingering_time=_LINGER,
         shutdown_timeout=_GOOD_BYE,
+        auto_decompress=False,  # it would raise beyond every handler's reach, and unpack without a bound
     )
     noise = logging.getLogger("aiohttp.server")
     noise.addFilter(_client_fault)
@@ -57,7 +58,7 @@ async def served(app: web.Application, settings: Settings) -> AsyncGenerator[str
 def _client_fault(record: logging.LogRecord) -> bool:
     """What is no HTTP is one line of the log, not a traceback: anybody can send it."""
     error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, HttpProcessingError):
+    if isinstance(error, HttpProcessingError | web.RequestPayloadError):
         log.info("not HTTP", error=type(error).__name__)
         return False
     return True
