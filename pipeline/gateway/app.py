@@ -10,6 +10,7 @@ from pipeline.gateway import probes, tasks
 from pipeline.gateway.access import access_middleware
 from pipeline.gateway.context import GATEWAY, Gateway
 from pipeline.gateway.headers import add_headers
+from pipeline.gateway.openai.setup import add_openai
 from pipeline.gateway.problems import problem_middleware
 from pipeline.live import http as live
 
@@ -29,6 +30,7 @@ def build_app(gateway: Gateway, extra: Sequence[Iterable[web.RouteDef]] = ()) ->
     app.on_shutdown.append(_let_go)
     for routes in (probes.routes(), tasks.routes(), live.routes(), *extra):
         app.add_routes(routes)
+    add_openai(app)
     return app
 
 
