@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from aiohttp import web
 
-from pipeline.gateway import probes, tasks
+from pipeline.gateway import docs, probes, tasks
 from pipeline.gateway.access import access_middleware
 from pipeline.gateway.context import GATEWAY, Gateway
 from pipeline.gateway.headers import add_headers
@@ -28,7 +28,7 @@ def build_app(gateway: Gateway, extra: Sequence[Iterable[web.RouteDef]] = ()) ->
     app[GATEWAY] = gateway
     app.on_response_prepare.append(add_headers)
     app.on_shutdown.append(_let_go)
-    for routes in (probes.routes(), tasks.routes(), live.routes(), *extra):
+    for routes in (probes.routes(), docs.routes(), tasks.routes(), live.routes(), *extra):
         app.add_routes(routes)
     add_openai(app)
     return app

@@ -56,7 +56,7 @@ class SamplingBody(Body):
     max_new_tokens: Annotated[int, Field(ge=1, le=_MOST_INT)] | None = Field(
         None, description="of one sample"
     )
-    seed: Annotated[int, Field(ge=0, lt=2**62)] | None = Field(None, description="sample i has seed + i")
+    seed: Annotated[int, Field(ge=0, le=2**62 - 1)] | None = Field(None, description="sample i has seed + i")
     stop: list[str] | None = Field(None, description="texts that end a sample")
     top_k: _Int | None = Field(None, description="0 is off")
     min_p: Annotated[float, Field(ge=0, le=1)] | None = Field(None, description="0 is off")
@@ -85,12 +85,12 @@ class TaskBody(Body):
     prompt: str | None = Field(None, description="the question; or messages, and not both")
     messages: list[MessageBody] | None = Field(None, description="the last turn is the question")
     mode: Mode | None = Field(None, description="null: standard")
-    priority: Annotated[int, Field(ge=0, lt=PRIORITIES)] | None = Field(
+    priority: Annotated[int, Field(ge=0, le=PRIORITIES - 1)] | None = Field(
         None, description=f"0 first, {PRIORITIES - 1} last; null: {DEFAULT_PRIORITY}"
     )
     kind: Kind | None = Field(None, description="null: answer")
     sampling: SamplingBody | None = None
-    deadline_ms: Annotated[int, Field(gt=0, lt=2**40)] | None = Field(
+    deadline_ms: Annotated[int, Field(ge=1, le=2**40 - 1)] | None = Field(
         None, description="from its acceptance; null: the mode's"
     )
     callback: CallbackBody | None = None

@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 from aiohttp import web
+from pydantic import BaseModel
 
 from pipeline.errors import DependencyDownError, TallystreamError
 from pipeline.gateway.headers import has_begun
@@ -21,6 +22,19 @@ CONTENT_TYPE = "application/problem+json"
 _LONGEST_DETAIL = 1_000
 _WAIT_FOR_DEPENDENCY = 2.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class ProblemDocument(BaseModel):
+    """A problem, as RFC 9457 has it, and what we add."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    field: str | None
+    retriable: bool
+    request_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +65,16 @@ class Problem:
             return "Error"
 
     def document(self) -> dict[str, Any]:
-        return {
-            "type": "about:blank",
-            "title": self.title,
-            "status": self.status,
-            "detail": self.detail,
-            "code": self.code,
-            "field": self.field,
-            "retriable": self.retriable,
-            "request_id": self.request_id,
-        }
+        return ProblemDocument(
+            type="about:blank",
+            title=self.title,
+            status=self.status,
+            detail=self.detail,
+            code=self.code,
+            field=self.field,
+            retriable=self.retriable,
+            request_id=self.request_id,
+        ).model_dump()
 
 
 ERROR_PAGE: web.AppKey[Callable[[web.Request, Problem], web.Response]] = web.AppKey("error_page")

@@ -22,7 +22,7 @@ from pipeline.store.tasks import TaskFilter
 from pipeline.telemetry import now_ms
 
 PAGE, LARGEST_PAGE = 50, 100
-_INCLUDES = frozenset({"samples", "request", "deliveries"})
+INCLUDES = frozenset({"samples", "request", "deliveries"})
 
 
 async def create(request: web.Request) -> web.Response:
@@ -45,9 +45,9 @@ async def show(request: web.Request) -> web.Response:
     """One task; ``?include=samples,request,deliveries`` adds to it."""
     store = gateway_of(request).store
     wanted = {part for text in request.query.getall("include", []) for part in text.split(",") if part}
-    if unknown := wanted - _INCLUDES:
+    if unknown := wanted - INCLUDES:
         raise InvalidRequestError(
-            f"include can be {', '.join(sorted(_INCLUDES))}, not {sorted(unknown)[0][:64]!r}", field="include"
+            f"include can be {', '.join(sorted(INCLUDES))}, not {sorted(unknown)[0][:64]!r}", field="include"
         )
     task = await visible_task(request, request.match_info["id"])
     asked = task.request

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import aiohttp
+from aiohttp import web
 
 from pipeline.errors import TallystreamError
 from pipeline.events import Control, Delivery, InferenceRequest, Sample, Status
@@ -44,6 +45,7 @@ class FakeStore:
     asked: list[TaskFilter] = field(default_factory=list[TaskFilter])
     behind: TallystreamError | None = None
     ready: bool = True
+    problem: str | None = None
 
     async def task(self, request_id: str) -> Task | None:
         return self.by_id.get(request_id)
@@ -125,6 +127,7 @@ class World:
     """
 
     gateway: Gateway
+    app: web.Application
     store: FakeStore
     intake: FakeIntake
     url: str
@@ -179,6 +182,7 @@ async def world(folder: Path, *, keyed: bool = False, **overrides: Any) -> Async
     gateway = Gateway(
         settings, codec, cast("Any", store), hub, cast("Any", intake), KeyRing(path), submissions, Buckets()
     )
-    async with served(build_app(gateway), settings) as url, aiohttp.ClientSession() as session:
-        holder.append(World(gateway, store, intake, url, session, path))
+    app = build_app(gateway)
+    async with served(app, settings) as url, aiohttp.ClientSession() as session:
+        holder.append(World(gateway, app, store, intake, url, session, path))
         yield holder[0]
