@@ -68,7 +68,7 @@ class _Voice:
     def __init__(self, events: ChatEvents) -> None:
         self._events = events
 
-    def moved(self, task: Task, status: Status) -> Iterable[bytes]:
+    def begun(self, task: Task) -> Iterable[bytes]:
         return ()
 
     def preview(self, task: Task, text: str) -> Iterable[bytes]:

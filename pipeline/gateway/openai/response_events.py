@@ -29,13 +29,13 @@ class ResponseEvents:
         self._text = TextSoFar(max(after - _PART, 0))
         self._said = -1
 
-    def created(self, response: dict[str, Any]) -> Iterator[Event]:
+    def created(self, response: Event) -> Iterator[Event]:
         yield from self._event(_CREATED, "response.created", response=response)
 
-    def working(self, response: dict[str, Any]) -> Iterator[Event]:
+    def working(self, response: Event) -> Iterator[Event]:
         yield from self._event(_WORKING, "response.in_progress", response=response)
 
-    def preview(self, response: dict[str, Any], text: str) -> Iterator[Event]:
+    def preview(self, response: Event, text: str) -> Iterator[Event]:
         """Tokens of the one sample, as they come."""
         yield from self._open(response)
         yield from self._delta(self._text.preview(text))
@@ -43,9 +43,9 @@ class ResponseEvents:
     def gap(self) -> None:
         self._text.gap()
 
-    def answered(self, response: dict[str, Any], text: str) -> Iterator[Event]:
+    def answered(self, working: Event, response: Event, text: str) -> Iterator[Event]:
         """The end, with a text; where previews were of another text, it is in the last events alone."""
-        yield from self._open(response)
+        yield from self._open(working)
         yield from self._delta(self._text.final(text) or "")
         last = _PART + max(len(text), self._text.told)
         status = "completed" if response["status"] == "completed" else "incomplete"
@@ -56,13 +56,13 @@ class ResponseEvents:
         yield from self._event(last + 3, "response.output_item.done", output_index=0, item=item)
         yield from self._event(last + 4, f"response.{status}", response=response)
 
-    def broken_off(self, response: dict[str, Any]) -> Iterator[Event]:
+    def broken_off(self, working: Event, response: Event) -> Iterator[Event]:
         """The end, without a text: failed, or cancelled, for which OpenAI has no event of its own."""
-        yield from self.working(response)
+        yield from self.working(working)
         kind = "failed" if response["status"] == "failed" else "incomplete"
         yield from self._event(_PART + self._text.told + 1, f"response.{kind}", response=response)
 
-    def _open(self, response: dict[str, Any]) -> Iterator[Event]:
+    def _open(self, response: Event) -> Iterator[Event]:
         yield from self.working(response)
         item = message_item(self._request_id, None, "in_progress")
         yield from self._event(_ITEM, "response.output_item.added", output_index=0, item=item)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
@@ -104,20 +105,18 @@ def _told(request: web.Request, task: Task, *, background: bool | None = None) -
 async def _streamed(request: web.Request, task: Task, after: int) -> web.StreamResponse:
     gateway = gateway_of(request)
     voice = _Voice(ResponseEvents(task.request.request_id, after), model_name(gateway.settings))
-    return await streamed(request, gateway, task, voice, voice.begin(task))
+    return await streamed(request, gateway, task, voice, voice.created(task))
 
 
 class _Voice:
     def __init__(self, events: ResponseEvents, model: str) -> None:
         self._events, self._model = events, model
 
-    def begin(self, task: Task) -> Iterable[bytes]:
-        return _lines(self._events.created(self._document(task)))
+    def created(self, task: Task) -> Iterable[bytes]:
+        return _lines(self._events.created(self._document(_unended(task))))
 
-    def moved(self, task: Task, status: Status) -> Iterable[bytes]:
-        # The last state of one that has ended is told by its result.
-        started = status in (Status.RUNNING, Status.FIRST_ANSWER)
-        return _lines(self._events.working(self._document(task))) if started else ()
+    def begun(self, task: Task) -> Iterable[bytes]:
+        return _lines(self._events.working(self._document(task)))
 
     def preview(self, task: Task, text: str) -> Iterable[bytes]:
         return _lines(self._events.preview(self._document(task), text))
@@ -126,13 +125,18 @@ class _Voice:
         self._events.gap()
 
     def ended(self, task: Task) -> Iterable[bytes]:
-        document = self._document(task)
+        document, working = self._document(task), self._document(_unended(task))
         if document["output"]:
-            return _lines(self._events.answered(document, text_of(task.result)))
-        return _lines(self._events.broken_off(document))
+            return _lines(self._events.answered(working, document, text_of(task.result)))
+        return _lines(self._events.broken_off(working, document))
 
     def _document(self, task: Task) -> dict[str, Any]:
         return response_document(task, self._model)
+
+
+def _unended(task: Task) -> Task:
+    """As it was while it ran."""
+    return replace(task, status=Status.RUNNING) if task.status.terminal else task
 
 
 def _lines(events: Iterable[Event]) -> Iterable[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import msgspec
@@ -10,6 +11,7 @@ from aiohttp import web
 
 from pipeline.events import Kind, Status
 from pipeline.gateway.context import Gateway
+from pipeline.gateway.documents import task_document
 from pipeline.live.position import Position
 from pipeline.live.sse import HEADERS
 from pipeline.live.stream import Line, Teller
@@ -23,7 +25,7 @@ DONE = b"data: [DONE]\n\n"
 class Voice(Protocol):
     """How one of OpenAI's streams says what happens."""
 
-    def moved(self, task: Task, status: Status) -> Iterable[bytes]: ...
+    def begun(self, task: Task) -> Iterable[bytes]: ...
 
     def preview(self, task: Task, text: str) -> Iterable[bytes]: ...
 
@@ -44,9 +46,8 @@ async def streamed(
     await response.prepare(request)
     await response.write(b"".join(begin))
     sink = _Sink(request, response, gateway, task, voice)
-    await Teller(gateway.hub, gateway.store, gateway.settings.gateway.sse_heartbeat).tell(
-        task, Position(), sink
-    )
+    heartbeat = gateway.settings.gateway.sse_heartbeat
+    await Teller(gateway.hub, gateway.store, task_document, heartbeat).tell(task, Position(), sink)
     if not sink.over and request.transport is not None:
         request.transport.abort()
     return response
@@ -87,7 +88,10 @@ class _Sink:
     async def _said(self, line: Line) -> Iterable[bytes]:
         match line.name:
             case "state":
-                return self._voice.moved(self._task, Status(msgspec.json.decode(line.data)["status"]))
+                status = Status(msgspec.json.decode(line.data)["status"])
+                if status in (Status.RUNNING, Status.FIRST_ANSWER):  # its end is told by its result
+                    self._task = replace(self._task, status=status)
+                    return self._voice.begun(self._task)
             case "tokens" if self._previews:
                 return self._voice.preview(self._task, msgspec.json.decode(line.data)["text"])
             case "gap":
