@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import re
 import secrets
+import shutil
 import time
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
@@ -14,12 +15,15 @@ from pathlib import Path
 from typing import IO
 
 import msgspec
+import structlog
 
 from pipeline.errors import NotFoundError
 from pipeline.events import Callback
 from pipeline.gateway.keys import Principal
 from pipeline.gateway.openai.file_store import sees
 from pipeline.gateway.openai.whole_file import whole_file
+
+log = structlog.get_logger(__name__)
 
 _ID = re.compile(r"batch_[0-9a-f]{32}")
 
@@ -85,6 +89,7 @@ class BatchFolder:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._unreadable: set[str] = set()
 
     def write(self, batch: Batch) -> None:
         with whole_file(self._record(batch.id)) as file:
@@ -94,6 +99,11 @@ class BatchFolder:
         try:
             return msgspec.json.decode(self._record(batch_id).read_bytes(), type=Batch)
         except FileNotFoundError:
+            return None
+        except msgspec.DecodeError as error:
+            if batch_id not in self._unreadable:
+                self._unreadable.add(batch_id)
+                log.error("no record of a batch", batch=batch_id, error=str(error))
             return None
 
     def find(self, batch_id: str, principal: Principal) -> Batch:
@@ -112,6 +122,17 @@ class BatchFolder:
         for path in self._folder.glob("batch_*.json"):
             if path.stem not in without and (batch := self.read(path.stem)) is not None:
                 yield batch
+
+    def take_input(self, batch_id: str, data: Path) -> None:
+        """Keep what it asks for as long as it is served, whatever becomes of the file."""
+        try:
+            self.input(batch_id).hardlink_to(data)
+        except OSError:  # not every file system has such links
+            shutil.copyfile(data, self.input(batch_id))
+
+    def input(self, batch_id: str) -> Path:
+        """Where what it asks is kept."""
+        return self._folder / f"{batch_id}.input"
 
     def log(self, batch_id: str, what: str) -> Path:
         """Where finished lines are gathered."""

@@ -57,6 +57,8 @@ MOST_LINES = 50_000
 _LOT = 100
 _LOOK, _SURE_LOOK = 0.5, 10.0
 """Seconds after which it is looked for an order to cancel, and for ends that nobody told of."""
+_COUNT = 1.0
+"""Seconds after which the record tells how many lines have ended."""
 _LAST_WAIT = 60.0
 """Seconds that lines which were stopped are waited for; what has ended by then counts."""
 _STOPPED = "the batch was stopped before this was answered"
@@ -74,7 +76,7 @@ class BatchRun:
         self._ended: set[str] = set()
         self._moved = asyncio.Event()
         self._stop: BatchStatus | None = None
-        self._orders_at = self._sure_at = 0.0
+        self._orders_at = self._sure_at = self._counted_at = 0.0
 
     def has_ended(self, request_id: str) -> None:
         """The view shows the end of a line's task; called on the loop."""
@@ -96,9 +98,9 @@ class BatchRun:
     async def _serve(self) -> None:
         batch = self._batch
         try:
-            source = await asyncio.to_thread(self._files.data(batch.input_file_id).open, "rb")
+            source = await asyncio.to_thread(self._folder.input(batch.id).open, "rb")
         except FileNotFoundError:
-            await self._fail("its input file is not there any more")
+            await self._fail("its input is not there any more")
             return
         with source:
             total = await asyncio.to_thread(_count, source)
@@ -119,6 +121,8 @@ class BatchRun:
         await self._note(
             status=BatchStatus.FINALIZING,
             finalizing_at=now(),
+            completed=self._log.completed,
+            failed=self._log.failed,
             ends_as=self._stop or BatchStatus.COMPLETED,
         )
 
@@ -230,7 +234,11 @@ class BatchRun:
                 failed.append((number, self._failed_line(task, number, custom_id)))
         if completed or failed:
             await asyncio.to_thread(self._log.write, completed, failed)
-            await self._note(completed=self._log.completed, failed=self._log.failed)
+        counts = {"completed": self._log.completed, "failed": self._log.failed}
+        known = {"completed": self._batch.completed, "failed": self._batch.failed}
+        if counts != known and at - self._counted_at > _COUNT:
+            self._counted_at = at
+            await self._note(**counts)
 
     async def _look_for_orders(self) -> None:
         if self._stop is not None:
@@ -241,8 +249,7 @@ class BatchRun:
             self._stop = BatchStatus.EXPIRED
         else:
             return
-        for request_id in self._open:
-            await self._cancel(request_id)
+        await asyncio.gather(*map(self._cancel, self._open))
 
     async def _cancel(self, request_id: str) -> None:
         word = Control(request_id, 0, ControlAction.CANCEL, now_ms(), "its batch was stopped")
@@ -292,6 +299,7 @@ class BatchRun:
         if (record := told(ended, self._gateway.settings.shards, self._gateway.codec, now_ms())) is not None:
             await self._gateway.intake.write(record)
         await asyncio.to_thread(self._folder.write, ended)
+        await asyncio.to_thread(self._folder.input(batch.id).unlink, missing_ok=True)
         self._batch = ended
         log.info("batch ended", batch=batch.id, status=str(ended.status), completed=ended.completed)
 

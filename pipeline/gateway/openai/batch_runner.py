@@ -70,8 +70,8 @@ class BatchRunner:
                 lease = await asyncio.to_thread(self._folder.lease, batch.id)
                 if lease is not None:
                     self._tasks[batch.id] = asyncio.create_task(self._serve(batch.id, lease))
-        except OSError as error:
-            log.error("batches can not be read", error=str(error))
+        except Exception:  # one that can not be read must not stop the others for good
+            log.exception("batches can not be looked for")
 
     async def _serve(self, batch_id: str, lease: IO[bytes]) -> None:
         try:

@@ -48,7 +48,10 @@ async def create(request: web.Request) -> web.Response:
         metadata=body.metadata,
         callback=callback,
     )
-    await asyncio.to_thread(request.config_dict[BATCHES].write, batch)
+    folder = request.config_dict[BATCHES]
+    data = request.config_dict[FILES].data(file.id)
+    await asyncio.to_thread(folder.take_input, batch.id, data)
+    await asyncio.to_thread(folder.write, batch)
     request.config_dict[RUNNER].look()
     return web.json_response(_document(batch, None))
 

@@ -32,7 +32,7 @@ async def create(request: web.Request) -> web.StreamResponse:
         usage = bool(body.stream_options and body.stream_options.include_usage)
         events = ChatEvents(task, model_name(gateway.settings), usage=usage)
         return await streamed(request, gateway, task, _Voice(events))
-    task = await ended_task(gateway, request, task.request.request_id, gateway.settings.gateway.wait_limit)
+    task = await ended_task(gateway, request, task, gateway.settings.gateway.wait_limit)
     return web.json_response(answered(gateway, task))
 
 

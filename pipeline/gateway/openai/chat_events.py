@@ -29,11 +29,12 @@ class ChatEvents:
         }
         self._usage = usage
         self._text = TextSoFar()
-        self._begun = False
+        self._begun: set[int] = set()
 
     def preview(self, text: str) -> Iterator[Chunk]:
         """Tokens of the one sample, as they come."""
-        yield from self._say(0, self._text.preview(text))
+        if new := self._text.preview(text):
+            yield self._say(0, new)
 
     def gap(self) -> None:
         self._text.gap()
@@ -47,16 +48,16 @@ class ChatEvents:
                     TaskFailedError("the sample was drawn anew, and its text is another one")
                 )
                 return
-            yield from self._say(index, rest, first=index > 0 or not self._begun)
+            if rest or index not in self._begun:
+                yield self._say(index, rest)
             yield self._chunk(index, {}, reason)
         if self._usage and task.result is not None:
             yield {**self._head, "choices": [], "usage": chat_usage(task.result)}
 
-    def _say(self, index: int, text: str, *, first: bool = False) -> Iterator[Chunk]:
-        if index == 0:
-            first, self._begun = not self._begun, self._begun or bool(text)
-        if text or first:
-            yield self._chunk(index, ({"role": "assistant"} if first else {}) | {"content": text})
+    def _say(self, index: int, text: str) -> Chunk:
+        role = {} if index in self._begun else {"role": "assistant"}
+        self._begun.add(index)
+        return self._chunk(index, role | {"content": text})
 
     def _chunk(self, index: int, delta: dict[str, str], reason: str | None = None) -> Chunk:
         choice = {"index": index, "delta": delta, "finish_reason": reason, "logprobs": None}

@@ -10,7 +10,7 @@ from aiohttp import web
 from pipeline.errors import TallystreamError, TaskFailedError, WaitLimitError
 from pipeline.gateway.problems import CONTENT_TYPE, Handler, Problem, problem_of
 
-_PATHS: Final = ("/v1/chat/", "/v1/responses", "/v1/files", "/v1/batches", "/v1/models")
+PATHS: Final = ("/v1/chat/", "/v1/responses", "/v1/files", "/v1/batches", "/v1/models")
 _STATUSES: Final = {422: 400, 410: 404}
 """What OpenAI's API has no own status for."""
 _TYPES: Final = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
@@ -22,7 +22,7 @@ _FINAL: Final = frozenset({TaskFailedError.code, WaitLimitError.code})
 async def openai_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Around the problem documents: says the same in OpenAI's form, on the paths that its client calls."""
     response = await handler(request)
-    if response.content_type != CONTENT_TYPE or not request.path.startswith(_PATHS):
+    if response.content_type != CONTENT_TYPE or not request.path.startswith(PATHS):
         return response
     assert isinstance(response, web.Response)
     assert isinstance(response.body, bytes)
@@ -44,5 +44,7 @@ def error_document(error: TallystreamError) -> dict[str, Any]:
 
 
 def _document(status: int, message: str, code: str, param: str | None) -> dict[str, Any]:
+    if param is not None:
+        param = param.removeprefix("sampling.")
     kind = _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}

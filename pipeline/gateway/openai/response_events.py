@@ -47,7 +47,7 @@ class ResponseEvents:
         """The end, with a text; where previews were of another text, it is in the last events alone."""
         yield from self._open(working)
         yield from self._delta(self._text.final(text) or "")
-        last = _PART + max(len(text), self._text.told)
+        last = _PART + max(len(text), len(self._text.seen))
         status = "completed" if response["status"] == "completed" else "incomplete"
         place, part = self._place(), text_part(text)
         item = message_item(self._request_id, text, status)

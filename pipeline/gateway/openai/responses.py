@@ -40,7 +40,7 @@ async def create(request: web.Request) -> web.StreamResponse:
         return await _streamed(request, task, -1)
     if not body.background:
         limit = gateway.settings.gateway.wait_limit
-        task = await ended_task(gateway, request, task.request.request_id, limit)
+        task = await ended_task(gateway, request, task, limit)
     return _told(request, task, background=bool(body.background))
 
 
@@ -59,7 +59,7 @@ async def cancel(request: web.Request) -> web.Response:
     if not task.status.terminal:
         word = Control(asked.request_id, asked.run, ControlAction.CANCEL, now_ms(), "cancelled over HTTP")
         await gateway.intake.write(control_record(gateway.codec, word))
-        task = await ended_task(gateway, request, asked.request_id, _CANCEL)
+        task = await ended_task(gateway, request, task, _CANCEL)
     return _told(request, task)
 
 

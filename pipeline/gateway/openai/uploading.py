@@ -52,6 +52,8 @@ async def uploaded(request: web.Request, files: FileStore) -> StoredFile:
         InvalidRequestError: names the field.
     """
     settings, file_id = gateway_of(request).settings.gateway, new_file_id()
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise UnsupportedMediaError("a file comes unpacked", field="Content-Encoding")
     if not request.content_type.startswith("multipart/"):
         raise UnsupportedMediaError("a file comes as multipart/form-data", field="Content-Type")
     try:
