@@ -7,6 +7,7 @@ import signal
 
 import structlog
 
+from agents.web.routes import add_page
 from pipeline import process_memory
 from pipeline.agent_main import run_agent
 from pipeline.events import Control, InferenceRequest
@@ -29,6 +30,7 @@ async def serve(settings: Settings, codec: Codec) -> None:
         loop.add_signal_handler(number, asked.set)
     async with running_gateway(settings, codec) as gateway:
         app = build_app(gateway)
+        add_page(app)
         async with served(app, settings) as url:
             with noted(settings, "gateway", f"{url}/healthz"):
                 log.info("ready", url=url)

@@ -154,7 +154,9 @@ class Worker:
 
     def _begin(self) -> None:
         now = now_ms()
-        begun = list(self._desk.begin(self._circuit.room(self._engine.capacity(), time.monotonic()), now))
+        free = self._engine.capacity()
+        self._ledger.drawing(self._desk.drawing - self._ended.qsize(), free)
+        begun = list(self._desk.begin(self._circuit.room(free, time.monotonic()), now))
         if begun:
             self._journal.hold(self._desk.in_hand())
         for assigned in begun:

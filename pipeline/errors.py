@@ -32,7 +32,9 @@ TallystreamError
 ├── DependencyDownError         a server is away; wait and retry, lose nothing (HTTP 503)
 │   ├── BrokerDownError
 │   ├── RegistryDownError
-│   └── ModelServerDownError    the server that draws the samples does not answer
+│   ├── ModelServerDownError    the server that draws the samples does not answer
+│   └── GatewayDownError        the gateway that a command calls does not answer, or not now
+├── RefusedError                a gateway will not do what a command asks of it
 ├── SignatureError              a callback was not signed by us (HTTP 401)
 ├── FencedError                 a newer owner has taken over; reopen, never patch
 ├── IllegalMoveError            a request can not go from this state to that one: a bug
@@ -237,6 +239,17 @@ class ModelServerDownError(DependencyDownError):
     """A call of the model server has failed and can be repeated; ``retry_after`` is what the server asked for."""
 
     code = "model_server_down"
+
+
+class GatewayDownError(DependencyDownError):
+    code = "gateway_down"
+
+
+class RefusedError(TallystreamError):
+    """Its problem document says why, and which field is at fault."""
+
+    code = "refused"
+    http_status = 502
 
 
 class SignatureError(TallystreamError):

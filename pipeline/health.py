@@ -48,6 +48,14 @@ class PartitionHealth:
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """Samples that an engine draws now, and how many it could."""
+
+    in_use: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessHealth:
     """One process.
 
@@ -56,12 +64,14 @@ class ProcessHealth:
         worked_at: when anything in the process last moved.
         clocks_from: nothing counts from earlier: an outage ended then, or the process was woken.
         reachable: whether Kafka answered the last question.
+        rows: of a worker's engine, once it has said.
     """
 
     partitions: tuple[PartitionHealth, ...] | None
     worked_at: float
     clocks_from: float
     reachable: bool
+    rows: Rows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +122,8 @@ def document(state: ProcessHealth, now: float, limit: float) -> tuple[int, dict[
     body: dict[str, Any] = {"status": status.value, "kafka": "reachable" if state.reachable else "away"}
     if reason:
         body["reason"] = reason
+    if state.rows is not None:
+        body["rows"] = {"in_use": state.rows.in_use, "total": state.rows.total}
     body["partitions"] = [_entry(each, now) for each in state.partitions or ()]
     return (_OK if status is HealthStatus.OK else _UNAVAILABLE), body
 

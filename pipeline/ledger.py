@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from pipeline.health import PartitionHealth, ProcessHealth
+from pipeline.health import PartitionHealth, ProcessHealth, Rows
 from pipeline.kafka.records import Place
 
 
@@ -40,12 +40,13 @@ class Ledger:
         self._metadata: dict[Place, str] = {}
         self._worked_at = self._clocks_from = now
         self._reachable = True
+        self._rows: Rows | None = None
 
     @property
     def state(self) -> ProcessHealth:
         with self._lock:
             partitions = None if self._partitions is None else tuple(self._partitions.values())
-            return ProcessHealth(partitions, self._worked_at, self._clocks_from, self._reachable)
+            return ProcessHealth(partitions, self._worked_at, self._clocks_from, self._reachable, self._rows)
 
     @property
     def owned(self) -> list[Place]:
@@ -62,6 +63,10 @@ class Ledger:
                 place: self._held(before[place], held) if place in before else self._new(place, held)
                 for place, held in places.items()
             }
+
+    def drawing(self, in_use: int, free: int) -> None:
+        """So many samples are drawn now, and so many more could be."""
+        self._rows = Rows(in_use, in_use + free)
 
     def worked(self) -> None:
         """Something moved that no committed offset shows, such as a token."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -18,7 +17,7 @@ from pipeline.errors import DecodeError
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
 from pipeline.kafka.dead_letters import PREFIX, Source
-from pipeline.replay.letters import Letter, Selection, find
+from pipeline.replay.letters import Letter, Selection, find, place_named
 from pipeline.replay.resend import Plan, Planned, Replay
 
 dead_letters = typer.Typer(help="Records that could not be handled.", no_args_is_help=True)
@@ -77,10 +76,10 @@ def show(
 
     Exit codes: 0 it is there, 1 it is not.
     """
-    if not (match := re.fullmatch(r"(\d{1,9}):(\d{1,18})", letter_id)):
+    if (place := place_named(letter_id)) is None:
         raise typer.BadParameter(f"{letter_id!r} is no id; it looks like 0:17", param_hint="PARTITION:OFFSET")
     settings = connected_settings()
-    found = find(settings, (int(match[1]), int(match[2])))
+    found = find(settings, place)
     if found is None:
         err.print(
             f"no dead letter {letter_id}; `tallystream dead-letters list` names what is there", style="yellow"

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -21,10 +23,12 @@ from pipeline.commands.demo_abacus import AbacusBoard
 from pipeline.commands.demo_board import Board
 from pipeline.commands.demo_questions import demo_requests
 from pipeline.commands.demo_receiver import Receiver
+from pipeline.commands.gateway_address import check_gateway, page_line
+from pipeline.errors import ConfigError
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
 from pipeline.settings import EngineName, Settings, load_settings
-from pipeline.stack import AGENTS, Stack, agent_specs, running_stack
+from pipeline.stack import AGENTS, GATEWAY, Stack, agent_specs, running_stack
 from pipeline.supervisor import Supervisor
 from pipeline.telemetry import now_ms
 from pipeline.topics import DELIVERIES, PROGRESS, RESULTS, SAMPLES
@@ -79,7 +83,7 @@ def demo(
         if json_file is not None:
             json_file.write_text(json.dumps(summary, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         if keep:
-            with _worker(stack.settings):
+            with _worker(stack.settings), _page(stack.settings):
                 err.print(
                     f"the pipeline stays up on Kafka at {stack.settings.bootstrap} (Ctrl-C stops it); "
                     'try: tallystream ask "What is 7 + 5?"',
@@ -91,6 +95,20 @@ def demo(
 
 def _worker(settings: Settings, env: dict[str, str] | None = None) -> Supervisor:
     return Supervisor(agent_specs(settings, ("worker",), env or {}), say)
+
+
+@contextmanager
+def _page(settings: Settings) -> Generator[None]:
+    """A gateway beside the pipeline; that there can be none is told, and no reason to stop."""
+    try:
+        check_gateway(settings)
+    except ConfigError as error:
+        say(error.message)
+        yield
+        return
+    with Supervisor(agent_specs(settings, (GATEWAY,), {}), say):
+        err.print(page_line(settings), style="green")
+        yield
 
 
 def _play(

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.commands.show import one_line, status_text
-from pipeline.events import Chain, HopTimings, Result, Sureness
+from pipeline.events import Chain, HopTimings, Result
+from pipeline.explaining import hops, note_of, sureness_parts
 
 _LINES, _WIDTH = 12, 400
 """Of a chain's text, unless all of it is asked for."""
@@ -84,34 +85,20 @@ def _chain(chain: Chain, result: Result, groups: Mapping[int, int], full: bool) 
         place = f", group {group}" if group is not None else ""
         head.append(f" · {one_line(_clean(chain.answer), 60)}{place}, score {chain.score:.3f}", style="cyan")
     yield head
-    # With its parts at hand, the note's own summary of a confidence would say the same again.
-    note = chain.note.partition("; confidence")[0] if chain.sureness is not None else chain.note
-    if note:
+    if note := note_of(chain):
         yield Padding(Text(_clean(note), style="dim"), (0, 0, 0, 5), expand=False)
     if chain.sureness is not None and chain.answer is not None:
-        yield Padding(Text(_parts(chain.sureness), style="dim"), (0, 0, 0, 5), expand=False)
+        yield Padding(
+            Text(" · ".join(sureness_parts(chain.sureness)), style="dim"), (0, 0, 0, 5), expand=False
+        )
     yield Padding(Text(_cut(_clean(chain.text), full)), (0, 0, 1, 5), expand=False)
-
-
-def _parts(sure: Sureness) -> str:
-    """What a sample's confidence is made of; what says nothing is left out."""
-    parts = [f"confidence {sure.value:.3f}", f"tokens {sure.tokens:.3f}"]
-    if sure.steps_right or sure.steps_wrong:
-        parts.append(f"steps: {sure.steps_right} right, {sure.steps_wrong} wrong")
-    if sure.contradictions:
-        parts.append(f"contradictions: {sure.contradictions}")
-    if sure.derivations > 1:
-        parts.append(f"derivations: {sure.derivations}")
-    if sure.worth < 1:
-        parts.append(f"counts as {sure.worth:.2f} of a vote: others said the same word for word")
-    return " · ".join(parts)
 
 
 def _times(timings: HopTimings) -> RenderableType:
     """A bar a hop, on the way from the request's creation to its result."""
     table = Table(box=None, pad_edge=False, show_header=False)
     whole = max(1, timings.finished_at - timings.created_at)
-    for name, start, end in _hops(timings):
+    for name, start, end in hops(timings):
         took, before = max(0, end - start), max(0, start - timings.created_at)
         bar = " " * round(_BAR * before / whole) + "━" * max(1, round(_BAR * took / whole))
         table.add_row(
@@ -119,18 +106,6 @@ def _times(timings: HopTimings) -> RenderableType:
         )
     table.add_row("in all", Text(f"{whole / 1000:.3f} s", justify="right"), "")
     return table
-
-
-def _hops(timings: HopTimings) -> Iterator[tuple[str, int, int]]:
-    yield "until it was taken up", timings.created_at, timings.opened_at
-    last = timings.opened_at
-    if timings.first_sample_at is not None:
-        yield "until the first sample", last, timings.first_sample_at
-        last = timings.first_sample_at
-    if timings.last_sample_at is not None and timings.last_sample_at != timings.first_sample_at:
-        yield "until the last sample", last, timings.last_sample_at
-        last = timings.last_sample_at
-    yield "until the result", last, timings.finished_at
 
 
 def _usage(result: Result) -> Text:

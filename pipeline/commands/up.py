@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from typing import Annotated
 
 import typer
 
 from pipeline.commands.console import err, say
-from pipeline.errors import ConfigError, TallystreamError
-from pipeline.gateway.access import check_binding
-from pipeline.gateway.key_file import keys_path, read_keys
-from pipeline.settings import Settings, load_settings
+from pipeline.commands.gateway_address import check_gateway, page_line
+from pipeline.errors import TallystreamError
+from pipeline.settings import load_settings
 from pipeline.stack import ROLES, running_stack
 
 
@@ -27,35 +25,16 @@ def up(
         say(
             f"{workers} workers share {settings.shards} shards, so some stay idle: set TALLYSTREAM_SHARDS={workers}"
         )
-    _check_gateway(settings)
+    check_gateway(settings)
     with running_stack(settings, say, agents=agents) as stack:
         err.print(
             f'up, on Kafka at {stack.settings.bootstrap}; try: tallystream ask "What is 7 + 5?"',
             style="green",
         )
-        if settings.gateway.port:
-            err.print(f"the page: http://{settings.gateway.host}:{settings.gateway.port}/", style="green")
+        err.print(page_line(settings), style="green")
         try:
             while not (failed := stack.supervisor.failed):
                 time.sleep(0.5)
             raise TallystreamError(f"{failed} keeps failing; see its log")
         except (KeyboardInterrupt, SystemExit):
             say("stopping …")
-
-
-def _check_gateway(settings: Settings) -> None:
-    """Find out now what the gateway would only say in its log.
-
-    Raises:
-        ConfigError: it would be open to a network without keys, or its address is taken.
-    """
-    check_binding(settings, keys=bool(read_keys(keys_path(settings))))
-    gateway = settings.gateway
-    try:
-        with socket.create_server((gateway.host, gateway.port)):
-            pass
-    except OSError as error:
-        raise ConfigError(
-            f"the gateway can not listen on {gateway.host}:{gateway.port}: {error.strerror}; "
-            "set TALLYSTREAM_GATEWAY__PORT to another one, or to 0 for a free one"
-        ) from error

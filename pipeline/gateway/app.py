@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 from aiohttp import web
 
 from pipeline.gateway import docs, probes, tasks
@@ -15,12 +13,8 @@ from pipeline.gateway.problems import problem_middleware
 from pipeline.live import http as live
 
 
-def build_app(gateway: Gateway, extra: Sequence[Iterable[web.RouteDef]] = ()) -> web.Application:
-    """Everything that is served.
-
-    Args:
-        extra: routes of the page.
-    """
+def build_app(gateway: Gateway) -> web.Application:
+    """Everything that is served, but the page, which is added to it."""
     app = web.Application(
         middlewares=[problem_middleware, access_middleware],
         client_max_size=gateway.settings.gateway.body_limit,
@@ -28,7 +22,7 @@ def build_app(gateway: Gateway, extra: Sequence[Iterable[web.RouteDef]] = ()) ->
     app[GATEWAY] = gateway
     app.on_response_prepare.append(add_headers)
     app.on_shutdown.append(_let_go)
-    for routes in (probes.routes(), docs.routes(), tasks.routes(), live.routes(), *extra):
+    for routes in (probes.routes(), docs.routes(), tasks.routes(), live.routes()):
         app.add_routes(routes)
     add_openai(app)
     return app

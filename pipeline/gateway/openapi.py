@@ -54,10 +54,11 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "summary": operation.summary,
         "description": operation.description,
         "tags": [operation.group],
-        "parameters": [parameter.document() for parameter in operation.parameters],
         "responses": _responses(operation),
         "security": [] if operation.public else [{"key": []}, {"cookie": []}],
     }
+    if operation.parameters:
+        document["parameters"] = [parameter.document() for parameter in operation.parameters]
     if operation.body is not None:
         document["requestBody"] = {"required": True, "content": {JSON: {"schema": _ref(operation.body)}}}
     return document

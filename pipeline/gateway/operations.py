@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, Field
 
 from pipeline.events import Status
 from pipeline.gateway.bodies import TaskBody
@@ -20,7 +22,15 @@ _EVENT_ID = Parameter(
     "Last-Event-ID", "header", _TEXT, "id of the last event that was seen: everything after it is told"
 )
 _EVENT_ID_QUERY = Parameter("last_event_id", "query", _TEXT, "the same, for who can not set a header")
-_EVENT_NAMES = "state, tokens, sample, votes, first_answer, result, delivery, gap, end"
+_Name = Literal["state", "tokens", "sample", "votes", "first_answer", "result", "delivery", "gap", "end"]
+
+
+class EventDocument(BaseModel):
+    """A server-sent event."""
+
+    event: _Name
+    id: str | None = Field(None, description="to go on after it")
+    data: str = Field(description="one line of JSON")
 
 
 def _times(name: str, what: str) -> Parameter:
@@ -94,7 +104,7 @@ TASKS: Final = (
         "/v1/tasks/{id}",
         "cancelTask",
         "Cancel a task",
-        "What it has by then is kept. Leaving a stream of events cancels nothing.",
+        "What it has by then is kept.",
         parameters=(_ID,),
         answers={
             200: Answer("it has ended already", TaskDocument),
@@ -107,11 +117,11 @@ TASKS: Final = (
         "/v1/tasks/{id}/events",
         "followTask",
         "Follow a task by server-sent events",
-        f"Events: {_EVENT_NAMES}. Each has one line of JSON. The stream ends with `end`, also of a task that ended "
-        "long ago.",
+        "States, tokens as they come, samples, live votes, the result, and what became of callbacks. The stream ends "
+        "with `end`, also of a task that ended long ago. Leaving it cancels nothing.",
         group="Live",
         parameters=(_ID, _EVENT_ID, _EVENT_ID_QUERY),
-        answers={200: Answer("events until the end", content=EVENTS)},
+        answers={200: Answer("events until the end", EventDocument, EVENTS)},
         problems=(404, 410, 422),
     ),
     Operation(

@@ -19,7 +19,7 @@ from pipeline.gateway.request_ids import request_id_of
 log = structlog.get_logger(__name__)
 
 CONTENT_TYPE = "application/problem+json"
-_LONGEST_DETAIL = 1_000
+_LONGEST_DETAIL, _LONGEST_PATH = 1_000, 200
 _WAIT_FOR_DEPENDENCY = 2.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -102,7 +102,8 @@ async def problem_middleware(request: web.Request, handler: Handler) -> web.Stre
         raise
     except Exception:
         problem = Problem(500, "internal_error", "a fault of ours; the log has it", retriable=False)
-        log.exception("failed", method=request.method, path=request.path, request_id=request_id_of(request))
+        path = request.rel_url.raw_path[:_LONGEST_PATH]  # raw: it may hold an encoded end of a line
+        log.exception("failed", method=request.method, path=path, request_id=request_id_of(request))
     if has_begun(request):
         raise ConnectionAbortedError(problem.detail)  # half a response can only be broken off
     return respond(request, problem, headers)

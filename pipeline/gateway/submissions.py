@@ -52,7 +52,7 @@ class Submissions:
         self._settings, self._codec, self._store, self._intake = settings, codec, store, intake
         self._clock = clock
         self._admission = Admission.of(settings.gateway.backlog_limit, settings.batching.max_batch)
-        self._arrivals = Arrivals()
+        self._arrivals = Arrivals(clock)
         self._turns = Turns()
 
     def seen(self, stored: Sequence[Stored]) -> None:

@@ -15,10 +15,10 @@ from pipeline.errors import InvalidRequestError
 from pipeline.events import Control, ControlAction, Status
 from pipeline.gateway.bodies import TaskBody
 from pipeline.gateway.body_reader import read_json
-from pipeline.gateway.context import gateway_of, principal_of, visible_task
+from pipeline.gateway.context import Gateway, gateway_of, principal_of, visible_task
 from pipeline.gateway.documents import accepted_document, links, list_document, task_document
 from pipeline.gateway.idempotency import REPLAYED, idempotency_key
-from pipeline.store.tasks import TaskFilter
+from pipeline.store.tasks import Task, TaskFilter
 from pipeline.telemetry import now_ms
 
 PAGE, LARGEST_PAGE = 50, 100
@@ -86,11 +86,19 @@ async def cancel(request: web.Request) -> web.Response:
     document: dict[str, Any] = task_document(task)
     if task.status.terminal:
         return web.json_response(document)
-    word = Control(
-        task.request.request_id, task.request.run, ControlAction.CANCEL, now_ms(), "cancelled over HTTP"
-    )
-    await gateway.intake.write(control_record(gateway.codec, word))
+    await cancel_task(gateway, task)
     return web.json_response(document, status=HTTPStatus.ACCEPTED)
+
+
+async def cancel_task(gateway: Gateway, task: Task) -> None:
+    """Give the order to stop a task; returns when Kafka has it. One that has ended stays as it is.
+
+    Raises:
+        OverloadedError, BrokerDownError: it may not have it.
+    """
+    run = task.request.run
+    word = Control(task.request.request_id, run, ControlAction.CANCEL, now_ms(), "cancelled over HTTP")
+    await gateway.intake.write(control_record(gateway.codec, word))
 
 
 def routes() -> Iterable[web.RouteDef]:

@@ -202,9 +202,16 @@ class Feed:
                 pass
 
     def _wanted(self, event: Progress) -> bool:
-        """Not of what has ended, nor of a sample whose text was told."""
-        over = self._final is not None
-        return not over and (event.kind is not ProgressKind.TOKENS or event.sample_index not in self._samples)
+        """Not of what has ended, nor of a sample whose text was told, nor a vote that nobody took part in."""
+        if self._final is not None:
+            return False
+        match event.kind:
+            case ProgressKind.TOKENS:
+                return event.sample_index not in self._samples
+            case ProgressKind.VOTES:
+                return bool(event.votes)
+            case ProgressKind.STATE:
+                return True
 
     def _finish(self, now: int) -> Iterator[Told]:
         """End it, or say when it ends, once its final result was told."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,12 @@ LetterPlace = tuple[int, int]
 """Partition and offset on dead-letters: the identity of a letter, and so of its replay."""
 
 _MARK = REPLAYED + "offset"
+
+
+def place_named(text: str) -> LetterPlace | None:
+    """What ``Letter.id`` names; ``None`` when the text is no such name."""
+    match = re.fullmatch(r"(\d{1,9}):(\d{1,18})", text, re.ASCII)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,7 @@ class Selection:
     """Which letters are meant; what is ``None`` does not matter.
 
     Attributes:
+        places: of these letters alone.
         topic: where the record came from.
         key: in UTF-8.
         since: parked at or after this time, ms.
@@ -60,12 +68,14 @@ class Selection:
     key: str | None = None
     since: int | None = None
     until: int | None = None
+    places: frozenset[LetterPlace] = frozenset()
 
     def takes(self, letter: Letter) -> bool:
         cause = letter.cause
         pairs = ((self.code, cause.code), (self.stage, cause.stage), (self.topic, cause.topic))
         return (
             all(wanted is None or wanted == has for wanted, has in pairs)
+            and (not self.places or letter.place in self.places)
             and (self.key is None or letter.key == self.key.encode())
             and (self.since is None or letter.parked_at >= self.since)
             and (self.until is None or letter.parked_at < self.until)

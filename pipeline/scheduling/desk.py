@@ -45,6 +45,11 @@ class TaskDesk:
     def busy(self) -> bool:
         return bool(self._running or self._ended)
 
+    @property
+    def drawing(self) -> int:
+        """Tasks that the engine works on."""
+        return len(self._in_engine())
+
     def waiting(self, lane: int) -> int:
         """Tasks of a lane that have not begun."""
         return self._waiting.count(lane)

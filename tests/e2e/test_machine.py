@@ -94,7 +94,10 @@ def test_the_demo_ends_well_and_leaves_nothing(tiny: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_up_leaves_no_process_whatever_ends_it(tmp_path: Path, number: int) -> None:
     env = environment(
-        TALLYSTREAM_BOOTSTRAP="", TALLYSTREAM_ENGINE__NAME="scripted", XDG_CACHE_HOME=_cache(tmp_path)
+        TALLYSTREAM_BOOTSTRAP="",
+        TALLYSTREAM_ENGINE__NAME="scripted",
+        TALLYSTREAM_GATEWAY__PORT="0",
+        XDG_CACHE_HOME=_cache(tmp_path),
     )
     up = Session("up", log=tmp_path / "up.log", env=env)
     up.says("up, on Kafka at ")
@@ -102,7 +105,7 @@ def test_up_leaves_no_process_whatever_ends_it(tmp_path: Path, number: int) -> N
     answered = tallystream("ask", "answers=9", "--mode", "fast", env=env)
     assert answered.returncode == 0, answered.stderr
     below = descendants(up.process.pid)
-    assert len(below) >= 5
+    assert len(below) >= 6
     code = up.stop(number)
     assert code == (-signal.SIGKILL if number == signal.SIGKILL else 0), up.log.read_text()
     _until(lambda: not alive(below), "every process to be gone")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.health import PartitionHealth, ProcessHealth, document, stalled
+from pipeline.health import PartitionHealth, ProcessHealth, Rows, document, stalled
 
 TIMES = st.floats(0, 1_000)
 PARTITIONS = st.builds(
@@ -91,6 +91,9 @@ def test_what_healthz_says() -> None:
     status, body = document(STILL, 120.0, 120.0)
     assert (status, body["status"]) == (503, "stalled")
     assert body["reason"] == "requests[0] has not moved for 120 s with a lag of 2"
+    assert "rows" not in body, "only a worker has them"
+    _, body = document(replace(STILL, rows=Rows(3, 8)), 1.0, 120.0)
+    assert body["rows"] == {"in_use": 3, "total": 8}
     assert document(replace(STILL, reachable=False), 500.0, 120.0)[0] == 200
     assert document(replace(STILL, partitions=()), 500.0, 120.0)[0] == 200
 

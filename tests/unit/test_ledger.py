@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.health import PartitionHealth, stalled
+from pipeline.health import PartitionHealth, Rows, stalled
 from pipeline.kafka.records import Place
 from pipeline.ledger import Ledger, Standing
 
@@ -45,6 +45,12 @@ def test_nothing_is_owned_until_the_agent_says_so(clock: Clock) -> None:
     assert ledger.state.partitions is None
     ledger.own({})
     assert ledger.state.partitions == ()
+
+
+def test_the_rows_of_an_engine_are_known_once_it_has_said(ledger: Ledger) -> None:
+    assert ledger.state.rows is None
+    ledger.drawing(3, 5)
+    assert ledger.state.rows == Rows(3, 8)
 
 
 def test_the_clock_of_an_idle_partition_starts_with_its_first_record(ledger: Ledger, clock: Clock) -> None:

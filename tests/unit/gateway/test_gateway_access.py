@@ -7,6 +7,7 @@ import logging
 import re
 import socket
 import stat
+import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
@@ -279,6 +280,28 @@ async def test_a_body_has_a_limit(tmp_path: Path, packed: bool) -> None:
         assert (status, problem["code"]) == (413, "body_too_large")
 
 
+async def test_a_small_body_that_unpacks_to_gigabytes_takes_no_memory(tmp_path: Path) -> None:
+    zeros = zlib.compressobj(wbits=31)
+    data = b"".join(zeros.compress(bytes(10_000_000)) for _ in range(60)) + zeros.flush()
+    async with world(tmp_path) as here:
+        tracemalloc.start()
+        status, _, _ = await here.call(
+            "POST", "/v1/tasks", data=data, headers={**JSON, "Content-Encoding": "gzip"}
+        )
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert status == 413
+    assert peak < 30_000_000
+
+
+async def test_a_packed_body_may_have_several_members(tmp_path: Path) -> None:
+    data = gzip.compress(b'{"prompt"') + gzip.compress(b': "two members"}')
+    async with world(tmp_path) as here:
+        headers = {**JSON, "Content-Encoding": "gzip"}
+        assert (await here.call("POST", "/v1/tasks", data=data, headers=headers))[0] == 202
+        assert here.intake.requests[0].prompt == "two members"
+
+
 def send(here: World, text: bytes) -> socket.socket:
     port = int(here.url.rsplit(":", 1)[1])
     connection = socket.create_connection(("127.0.0.1", port), timeout=60)
@@ -308,6 +331,22 @@ async def test_slow_headers_are_given_up(tmp_path: Path) -> None:
         begun = [b"", b"GET", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "]
         slow = [send(here, text) for text in begun]
         assert await asyncio.gather(*(asyncio.to_thread(read_all, each) for each in slow)) == [b""] * 4
+
+
+CHUNKED = HEAD.replace(b"Content-Length: 2000", b"Transfer-Encoding: chunked")
+
+
+async def test_a_body_that_breaks_off_leaves_no_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with world(tmp_path) as here:
+        answer = await asyncio.to_thread(read_all, send(here, CHUNKED + b'5\r\n{"a":\r\nno chunk\r\n'))
+        assert answer.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
+        gone = send(here, HEAD + b"{")
+        gone.close()
+        assert (await here.post())[0] == 202
+    assert all(record.exc_info is None for record in caplog.records)
 
 
 async def test_what_is_no_http_leaves_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

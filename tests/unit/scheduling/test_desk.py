@@ -168,11 +168,12 @@ def test_suspects_run_alone_one_after_another_and_before_all_others() -> None:
     assert not list(desk.begin(9, now=0)), "something else runs"
     desk.end(completion(running.key))
     assert list(desk.begin(9, now=0)) == [second]
-    assert not list(desk.begin(9, now=0)) and desk.in_hand() == {second.work}
+    assert not list(desk.begin(9, now=0)) and desk.in_hand() == {second.work} and desk.drawing == 1
     desk.end(completion(second.key))
     assert list(desk.begin(2, now=0)) == first[:2]
     desk.end(completion(first[0].key))
     assert list(desk.begin(9, now=0)) == first[2:], "what is blamed together may run together"
+    assert desk.drawing == len(first) - 1, "without the one that has ended"
     for item in first[1:]:
         desk.end(completion(item.key))
     assert list(desk.begin(9, now=0)) == [other]

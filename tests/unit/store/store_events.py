@@ -38,7 +38,7 @@ def request(request_id: str, **changes: Any) -> InferenceRequest:
 
 
 def opened(request_id: str, **changes: Any) -> Opened:
-    defaults: dict[str, Any] = {"run": 0, "expected": 3, "created_at": AT, "deadline_at": AT + 300 * SECOND}
+    defaults: dict[str, Any] = {"run": 0, "expected": 3, "created_at": AT, "deadline_at": AT + 200 * SECOND}
     return like(Opened, request_id=request_id, **defaults | changes)
 
 

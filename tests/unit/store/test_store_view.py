@@ -115,7 +115,7 @@ def _lot(log: Log, read: dict[Place, int], steps: list[Step]) -> list[Stored | S
     lot: list[Stored | Source] = []
     for which, back, forth in steps:
         place = sorted(log)[which % len(log)]
-        lot += log[place][max(0, read[place] - back) : read[place] + forth]
+        lot += log[place][max(0, read[place] - back) : read[place] + (forth or -1)]
         read[place] = min(read[place] + forth, len(log[place]))
     return lot
 
@@ -195,9 +195,21 @@ def test_a_run_goes_through_its_stages(view: View) -> None:
 def test_a_vote_taken_again_changes_the_answer_and_not_the_end(view: View) -> None:
     take(view, stored(request("a"), 0), stored(result("a", Status.DONE, revision=1), 0, AT + 1))
     take(view, stored(result("a", Status.NEEDS_CLARIFICATION, revision=2), 1, AT + HOUR))
+    take(view, stored(result("a", Status.FAILED, revision=0), 2, AT + HOUR))
     task = Reading(view.connections).task("a")
     assert task is not None
+    assert task.result is not None
     assert (task.status, task.finished_at) == (Status.NEEDS_CLARIFICATION, AT + 1)
+    assert task.result.revision == 2
+
+
+def test_a_judgement_of_samples_is_none_of_those_expected(view: View) -> None:
+    take(
+        view, stored(request("a"), 0), stored(sample("a", 0), 0), stored(sample("a", 3, role=Role.REVIEW), 1)
+    )
+    task = Reading(view.connections).task("a")
+    assert task is not None
+    assert task.samples == 1
 
 
 def test_a_newer_run_is_the_task_and_the_older_one_stays_readable(view: View) -> None:

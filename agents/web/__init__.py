@@ -1,0 +1,1 @@
+"""The page: the pipeline as a live picture, tasks and their answers taken apart. Server-rendered; htmx enhances it."""
