@@ -220,7 +220,7 @@ class BatchRun:
         if at - self._sure_at > _SURE_LOOK:
             self._sure_at = at
             self._ended.update(self._open)
-        ended, self._ended = self._ended & self._open.keys(), set[str]()
+        ended, self._ended = [each for each in self._open if each in self._ended], set[str]()
         completed: list[tuple[int, bytes]] = []
         failed: list[tuple[int, bytes]] = []
         for request_id in ended:
@@ -324,7 +324,9 @@ class BatchRun:
         return file_id
 
     async def _fail(self, why: str) -> None:
-        await self._note(status=BatchStatus.FAILED, ended_at=now(), failure=why)
+        await self._note(
+            status=BatchStatus.FINALIZING, finalizing_at=now(), ends_as=BatchStatus.FAILED, failure=why
+        )
 
     async def _note(self, **changes: object) -> None:
         self._batch = replace(self._batch, **changes)  # pyright: ignore[reportArgumentType]

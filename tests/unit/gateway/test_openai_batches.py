@@ -241,10 +241,11 @@ async def test_a_batch_that_is_too_old_ends(tmp_path: Path) -> None:
 
 async def test_a_batch_of_nothing_fails(tmp_path: Path) -> None:
     async with served(tmp_path) as here:
-        batch = here.batch([b"", b"  "])
+        batch = here.batch([b"", b"  "], callback=Callback("http://x/", events=()))
         await here.serve(batch.id)
         assert here.ended(batch.id).status is BatchStatus.FAILED
         assert "0" in here.ended(batch.id).failure
+        assert len(here.here.intake.written) == 1, "that it failed is told too"
 
 
 async def test_the_end_is_told(tmp_path: Path) -> None:
