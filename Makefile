@@ -17,7 +17,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 PREPARED := .venv/.prepared
 
-.PHONY: help setup demo test chaos bench lint format clean
+.PHONY: help setup browser demo test chaos bench lint format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -27,11 +27,18 @@ setup: $(PREPARED) ## install into .venv; fetch Kafka and prepare the model
 demo: setup ## run the whole pipeline on a dozen questions
 	@$(BIN)/tallystream demo $(ARGS)
 
-test: setup ## lint, check types and run all tests (ARGS go to pytest)
+test: setup browser ## lint, check types and run all tests (ARGS go to pytest)
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check
 	@$(BIN)/pyright
 	@$(BIN)/pytest $(if $(findstring -n,$(ARGS)),,-n $(PROCESSES) --dist loadfile --no-loadscope-reorder) $(ARGS)
+
+# The page's tests look at it in a real browser, and are skipped where there is none.
+browser:
+	@command -v chromium chromium-browser google-chrome >/dev/null || ! command -v apt-get >/dev/null || [ "$$(id -u)" != 0 ] || { \
+		echo "installing chromium, which the page is tested in …"; \
+		apt-get install -qq -y chromium >/dev/null 2>&1 || { apt-get update -qq && apt-get install -qq -y chromium; } >/dev/null 2>&1 || \
+		echo "it can not be installed: the page's tests are skipped"; }
 
 chaos: setup ## kill everything 200 times and audit the topics (--kills N --seed S --json FILE …)
 	@$(BIN)/tallystream chaos $(ARGS)

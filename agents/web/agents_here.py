@@ -18,18 +18,21 @@ class AgentsHere:
 
     Args:
         ask: blocks.
+        clock: monotonic, in seconds.
     """
 
-    def __init__(self, ask: Callable[[], Sequence[AgentHealth]]) -> None:
-        self._ask = ask
+    def __init__(
+        self, ask: Callable[[], Sequence[AgentHealth]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._ask, self._clock = ask, clock
         self._known: Sequence[AgentHealth] = ()
-        self._looked_at = -_OLD
+        self._looked_at: float | None = None
         self._looking: asyncio.Task[Sequence[AgentHealth]] | None = None
 
     async def look(self) -> Sequence[AgentHealth]:
         """What is known now; only who asks first of all waits for the answers."""
-        first = self._looked_at < 0
-        if self._looking is None and time.monotonic() - self._looked_at >= _OLD:
+        first = self._looked_at is None
+        if self._looking is None and (self._looked_at is None or self._clock() - self._looked_at >= _OLD):
             self._looking = asyncio.create_task(asyncio.to_thread(self._ask))
             self._looking.add_done_callback(self._looked)
         if first and self._looking is not None:
@@ -37,7 +40,7 @@ class AgentsHere:
         return self._known
 
     def _looked(self, task: asyncio.Task[Sequence[AgentHealth]]) -> None:
-        self._looking, self._looked_at = None, time.monotonic()
+        self._looking, self._looked_at = None, self._clock()
         if not task.cancelled() and task.exception() is None:
             self._known = task.result()
 

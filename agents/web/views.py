@@ -70,6 +70,10 @@ class Card:
     sureness: tuple[str, ...]
     error: ErrorInfo | None = None
 
+    @property
+    def judges(self) -> bool:
+        return self.role == Role.REVIEW.value
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -105,6 +109,7 @@ class TaskView:
     Attributes:
         ended: nothing more will come.
         columns: the winning group first; before there are votes, all samples in one.
+        reviews: samples that have judged others.
         votes_in: of ``expected``.
     """
 
@@ -115,6 +120,7 @@ class TaskView:
     ended: bool
     groups: tuple[Group, ...]
     columns: tuple[Column, ...]
+    reviews: tuple[Card, ...]
     votes_in: int
     expected: int
     timeline: tuple[Bar, ...]
@@ -168,7 +174,8 @@ def task_view(task: Task, samples: Sequence[Sample], deliveries: Iterable[Delive
         _conversation(task.request),
         task.status in ENDS,
         groups,
-        tuple(_columns(groups, cards)),
+        tuple(_columns(groups, [card for card in cards if not card.judges])),
+        tuple(card for card in cards if card.judges),
         sum(group.count for group in groups),
         expected,
         tuple(_timeline(timings)) if timings else (),
@@ -251,7 +258,7 @@ def _card(chain: Chain, sample: Sample | None, chosen: bool | None) -> Card:
     return Card(
         chain.sample_index,
         "done",
-        chain.path.replace("_", " "),
+        _path(chain.path),
         "" if chain.role is Role.ANSWER else chain.role.value,
         words.outcome_word(chain.outcome),
         bool(chosen),
@@ -263,6 +270,14 @@ def _card(chain: Chain, sample: Sample | None, chosen: bool | None) -> Card:
         tuple(sureness_parts(chain.sureness)) if chain.sureness and chain.answer is not None else (),
         sample.error if sample else None,
     )
+
+
+def _path(path: str) -> str:
+    """A review's path names the samples that it compares: ``review:0:1``."""
+    _, _, compared = path.partition("review:")
+    if not compared:
+        return path.replace("_", " ")
+    return " against ".join(f"#{each}" for each in compared.split(":"))
 
 
 def _awaited(index: int) -> Card:
@@ -286,20 +301,16 @@ def _facts(chain: Chain, sample: Sample | None) -> Iterable[str]:
 
 
 def _columns(groups: Sequence[Group], cards: Sequence[Card]) -> Iterable[Column]:
-    """In the order of the votes; then who did not vote, and the reviews."""
-    reviews = [card for card in cards if card.role == Role.REVIEW.value]
-    others = [card for card in cards if card.role != Role.REVIEW.value]
+    """In the order of the votes; then who did not vote."""
     by_group: Mapping[int, list[Card]] = {group.place: [] for group in groups}
     left: list[Card] = []
-    for card in others:
+    for card in cards:
         by_group.get(card.group or 0, left).append(card)
     for group in groups:
         if members := sorted(by_group[group.place], key=lambda card: (not card.chosen, card.index)):
             yield Column("", group, tuple(members))
     if left:
         yield Column("no vote" if groups else "samples", None, tuple(left))
-    if reviews:
-        yield Column("reviews", None, tuple(reviews))
 
 
 def _timeline(timings: HopTimings) -> Iterable[Bar]:

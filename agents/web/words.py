@@ -15,6 +15,8 @@ _STATES = {
     Status.FAILED: ("failed", "bad"),
     Status.CANCELLED: ("cancelled", "off"),
     Status.NEEDS_CLARIFICATION: ("asks back", "part"),
+}
+_DELIVERY_STATES = {
     DeliveryState.PENDING: ("pending", "wait"),
     DeliveryState.DELIVERED: ("delivered", "good"),
     DeliveryState.FAILED: ("failed", "bad"),
@@ -32,12 +34,17 @@ _OUTCOMES = {
 
 
 def state_word(state: Status | DeliveryState) -> str:
-    return _STATES[state][0]
+    return _named(state)[0]
 
 
 def state_tone(state: Status | DeliveryState) -> str:
     """The class that colours it."""
-    return _STATES[state][1]
+    return _named(state)[1]
+
+
+def _named(state: Status | DeliveryState) -> tuple[str, str]:
+    """By its type first: some states of both have one name, and would be one key."""
+    return _DELIVERY_STATES[state] if isinstance(state, DeliveryState) else _STATES[state]
 
 
 def outcome_word(outcome: Outcome) -> str:
@@ -45,7 +52,7 @@ def outcome_word(outcome: Outcome) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Three figures at most: 4 ms, 0.42 s, 12.3 s, 4 min, 3 h, 2 d."""
+    """4 ms, 0.42 s, 12.3 s, 4 min 5 s, 12 min, 3 h, 2 d."""
     seconds = max(0.0, seconds)
     if seconds < 0.0995:
         return f"{seconds * 1000:.0f} ms"
@@ -53,9 +60,10 @@ def duration(seconds: float) -> str:
         return f"{seconds:.2f} s"
     if seconds < 59.95:
         return f"{seconds:.1f} s"
-    if seconds < 3_570:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3_600:.0f} h" if seconds < 84_600 else f"{seconds / 86_400:.0f} d"
+    if seconds < 599.5:
+        minutes, left = divmod(round(seconds), 60)
+        return f"{minutes} min {left} s" if left else f"{minutes} min"
+    return _coarse(seconds)
 
 
 def ago(ms: int, now: int) -> str:
@@ -63,8 +71,16 @@ def ago(ms: int, now: int) -> str:
     seconds = abs(now - ms) / 1000
     if seconds < 1:
         return "now"
-    told = f"{seconds:.0f} s" if seconds < 59.5 else duration(max(seconds, 60))
+    told = _coarse(seconds)
     return f"{told} ago" if ms < now else f"in {told}"
+
+
+def _coarse(seconds: float) -> str:
+    if seconds < 59.5:
+        return f"{seconds:.0f} s"
+    if seconds < 3_570:
+        return f"{max(seconds / 60, 1):.0f} min"
+    return f"{seconds / 3_600:.0f} h" if seconds < 84_600 else f"{seconds / 86_400:.0f} d"
 
 
 def full_time(ms: int) -> str:

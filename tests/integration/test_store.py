@@ -132,6 +132,10 @@ async def test_a_view_that_was_removed_exchanged_or_outrun_is_built_again(
     def damage() -> None:
         file.write_bytes(b"no database at all")
 
+    def overwrite() -> None:
+        whole = file.read_bytes()
+        file.write_bytes(whole[:4096] + b"x" * (len(whole) - 4096))
+
     def change(statement: str) -> Callable[[], None]:
         def execute() -> None:
             connection = sqlite3.connect(file)
@@ -147,6 +151,7 @@ async def test_a_view_that_was_removed_exchanged_or_outrun_is_built_again(
             lambda: None,
             remove,
             damage,
+            overwrite,
             change("PRAGMA user_version = 5"),
             change("UPDATE meta SET value = 'another cluster'"),
             change(f"UPDATE positions SET next = next + 1000000 WHERE topic = '{RESULTS}'"),

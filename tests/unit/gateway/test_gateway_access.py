@@ -9,6 +9,7 @@ import socket
 import stat
 import tracemalloc
 import zlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -277,6 +278,16 @@ async def test_a_body_has_a_limit(tmp_path: Path, packed: bool) -> None:
     headers = {**JSON, **({"Content-Encoding": "gzip"} if packed else {})}
     async with world(tmp_path) as here:
         status, _, problem = await here.call("POST", "/v1/tasks", data=data, headers=headers)
+        assert (status, problem["code"]) == (413, "body_too_large")
+
+
+async def test_a_body_of_unknown_length_has_a_limit(tmp_path: Path) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(64):
+            yield b" " * 65_536
+
+    async with world(tmp_path) as here:
+        status, _, problem = await here.call("POST", "/v1/tasks", data=endless(), headers=JSON)
         assert (status, problem["code"]) == (413, "body_too_large")
 
 

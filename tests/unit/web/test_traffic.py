@@ -51,6 +51,13 @@ def test_a_level_holds_until_the_next_and_is_unknown_before_the_first() -> None:
     assert (waiting[61], waiting[90], waiting[119]) == (7, 7, 2)
 
 
+def test_a_level_from_before_the_picture_holds_in_it() -> None:
+    traffic = Traffic()
+    for level, ago in ((9, 900_000), (7, 800_000), (2, 10_000)):
+        traffic.stands(level, NOW - ago)
+    assert traffic.series(NOW).waiting[0] == 7
+
+
 @given(st.lists(st.integers(0, 10_000_000), min_size=1))
 def test_nothing_is_kept_for_longer_than_it_is_shown(times: list[int]) -> None:
     traffic = Traffic()

@@ -46,12 +46,20 @@ def test_what_is_known_of_a_winner() -> None:
     task, samples = voted(["12", "12", "13"])
     view = task_view(task, samples, ())
     card = view.columns[0].cards[0]
-    assert (card.group, card.word, card.chosen) == (1, "won", True)
+    assert (card.group, card.word, card.chosen, card.path) == (1, "won", True, "direct")
+    assert view.columns[1].cards[0].path == "step by step"
     assert card.note == "with the most votes", "its confidence is told by its parts"
     assert card.sureness[:2] == ("confidence 0.910", "tokens 0.880")
     assert card.facts == ("8 tokens", "0.80 s")
     assert view.columns[1].cards[0].word == "outvoted"
     assert "41 saved by stopping early" in view.usage
+
+
+def test_the_chosen_sample_stands_before_its_like() -> None:
+    task, samples = voted(["7", "8", "7", "7"])
+    assert task.result is not None
+    view = task_view(replace(task, result=replace(task.result, chosen_sample=2)), samples, ())
+    assert [card.index for card in view.columns[0].cards] == [2, 0, 3]
 
 
 def test_samples_to_come_have_a_place_until_the_end() -> None:
@@ -79,12 +87,17 @@ def test_reviews_stand_by_themselves() -> None:
     task, samples = voted(["7", "8"])
     assert task.result is not None
     review = replace(
-        task.result.reasoning[0], sample_index=9, role=Role.REVIEW, outcome=Outcome.REVIEW, group=None
+        task.result.reasoning[0],
+        sample_index=9,
+        role=Role.REVIEW,
+        path="review:0:1",
+        outcome=Outcome.REVIEW,
+        group=None,
     )
     result = replace(task.result, reasoning=(*task.result.reasoning, review))
     view = task_view(replace(task, result=result), [*samples, sample(9, "A", role=Role.REVIEW)], ())
-    assert [column.heading for column in view.columns] == ["", "", "reviews"]
-    assert [card.index for card in view.columns[-1].cards] == [9]
+    assert [card.index for column in view.columns for card in column.cards] == [0, 1]
+    assert [(card.index, card.path) for card in view.reviews] == [(9, "#0 against #1")]
 
 
 def test_the_question_is_the_prompt_or_the_last_words() -> None:
