@@ -14,10 +14,13 @@ TallystreamError
 ├── AuthenticationError         who asks has no valid key (HTTP 401)
 ├── ForbiddenError              who asks may not do this (HTTP 403)
 ├── NotFoundError               there is no such thing, or it is somebody else's (HTTP 404)
+│   ├── ModelNotFoundError      no model of this name answers here (HTTP 404)
 │   └── GoneError               there was, and it was kept for as long as such things are (HTTP 410)
 ├── RequestTimedOutError        its body did not come in time (HTTP 408)
 ├── TooManyRequestsError        more than the key allows (HTTP 429)
 ├── OverloadedError             more waits than can be served soon (HTTP 503)
+├── TaskFailedError             who waited for its answer gets none: it has ended without (HTTP 500)
+├── WaitLimitError              who waits is let go, and it goes on (HTTP 504)
 ├── DecodeError                 these bytes are not an event of ours; goes to dead-letters
 │   ├── TooShortError
 │   ├── BadMagicError
@@ -147,6 +150,10 @@ class NotFoundError(TallystreamError):
     http_status = 404
 
 
+class ModelNotFoundError(NotFoundError):
+    code = "model_not_found"
+
+
 class GoneError(NotFoundError):
     code = "gone"
     http_status = 410
@@ -168,6 +175,16 @@ class OverloadedError(TallystreamError):
     code = "overloaded"
     http_status = 503
     retriable = True
+
+
+class TaskFailedError(TallystreamError):
+    code = "task_failed"
+    http_status = 500
+
+
+class WaitLimitError(TallystreamError):
+    code = "wait_limit"
+    http_status = 504
 
 
 class DecodeError(TallystreamError):

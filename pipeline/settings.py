@@ -313,6 +313,15 @@ class GatewaySettings(BaseModel):
         1_000, ge=1, description="events that a listener may lag before it is dropped"
     )
     sse_heartbeat: float = Field(15.0, gt=0)
+    wait_limit: float = Field(
+        300.0, gt=0, description="of an OpenAI client's call for its answer; the task goes on"
+    )
+    files_folder: Path | None = Field(
+        None, description="of uploaded files and batches; all gateways share it; none: files in home"
+    )
+    file_limit: int = Field(104_857_600, ge=1024, description="bytes of an uploaded file")
+    file_ttl: float = Field(2_592_000.0, gt=0, description="from a file's or batch's creation")
+    batch_window: int = Field(100, ge=1, description="lines of one batch that wait or run at once")
 
 
 class WatchdogSettings(BaseModel):

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 
+from pipeline.delivery.openai_event import OPENAI, event_body, response_id, response_status
 from pipeline.events import Delivery, DeliveryState, Result, Status, Vote
 from pipeline.fitting import fitted
 from pipeline.topics import DELIVERIES, largest_record
@@ -28,7 +29,12 @@ def event_of(result: Result) -> str | None:
 
 def wanted(result: Result) -> bool:
     """Whether the request asked to be called for this result."""
-    return result.callback is not None and event_of(result) in result.callback.events
+    event = event_of(result)
+    return result.callback is not None and (event in result.callback.events or _for_openai(result, event))
+
+
+def _for_openai(result: Result, event: str | None) -> bool:
+    return event == DONE and result.callback is not None and OPENAI in result.callback.events
 
 
 def delivery_id(request_id: str, run: int, revision: int, url: str) -> str:
@@ -43,8 +49,14 @@ def new_delivery(result: Result, now_ms: int) -> Delivery | None:
     callback = result.callback
     if event is None or callback is None or not wanted(result):
         return None
+    identity = delivery_id(result.request_id, result.run, result.revision, callback.url)
+    if _for_openai(result, event):
+        event = f"response.{response_status(result.status, result)}"
+        body = event_body(event, identity, response_id(result.request_id), result.timings.finished_at)
+    else:
+        body = body_of(result, event)
     return Delivery(
-        delivery_id=delivery_id(result.request_id, result.run, result.revision, callback.url),
+        delivery_id=identity,
         request_id=result.request_id,
         run=result.run,
         revision=result.revision,
@@ -56,7 +68,7 @@ def new_delivery(result: Result, now_ms: int) -> Delivery | None:
         created_at=now_ms,
         updated_at=now_ms,
         next_due_at=now_ms,
-        body=body_of(result, event),
+        body=body,
     )
 
 

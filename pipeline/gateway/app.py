@@ -8,6 +8,7 @@ from pipeline.gateway import docs, measures, probes, tasks
 from pipeline.gateway.access import access_middleware
 from pipeline.gateway.context import GATEWAY, Gateway
 from pipeline.gateway.headers import add_headers
+from pipeline.gateway.openai.setup import add_openai
 from pipeline.gateway.problems import problem_middleware
 from pipeline.live import http as live
 
@@ -23,6 +24,7 @@ def build_app(gateway: Gateway) -> web.Application:
     app.on_shutdown.append(_let_go)
     for routes in (probes.routes(), measures.routes(), docs.routes(), tasks.routes(), live.routes()):
         app.add_routes(routes)
+    add_openai(app)
     return app
 
 

@@ -80,7 +80,12 @@ class Intake:
 
         try:
             self._producer.produce(
-                record.topic, record.value, record.key, record.partition, on_delivery=delivered
+                record.topic,
+                record.value,
+                record.key,
+                record.partition,
+                on_delivery=delivered,
+                headers=list(record.headers),
             )
         except BufferError:
             raise OverloadedError(

@@ -86,6 +86,11 @@ class Submissions:
         async with self._turns.of(f"{principal.tenant}\0{key}"):
             return await self._submit_keyed(request, principal, key)
 
+    async def submit_named(self, request: InferenceRequest, principal: Principal) -> None:
+        """The same for a request that has its id, made of what it is a part of; twice is once."""
+        check_limits(request, principal.limits, request.sampling.n or profile_of(request).samples)
+        await self._let_in(request, principal)
+
     async def _submit_keyed(self, request: InferenceRequest, principal: Principal, key: str) -> Submitted:
         request_id, known = await self._named(principal.tenant, key)
         request = replace(request, request_id=request_id)

@@ -46,6 +46,7 @@ class FakeStore:
     behind: TallystreamError | None = None
     ready: bool = True
     problem: str | None = None
+    listener: Any = None
 
     async def task(self, request_id: str) -> Task | None:
         return self.by_id.get(request_id)
@@ -76,6 +77,9 @@ class FakeStore:
 
     def load(self) -> Load:
         return self.busy
+
+    def listen(self, listener: Any) -> None:
+        self.listener = listener
 
     async def caught_up(self) -> bool:
         return self.ready

@@ -1,0 +1,1 @@
+"""The same tasks in the words of OpenAI's API, so that its clients work unchanged."""

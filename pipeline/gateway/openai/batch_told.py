@@ -1,0 +1,42 @@
+"""The callback of a batch that has ended: a delivery that waits, which the webhook agent takes up. Pure."""
+
+from __future__ import annotations
+
+from pipeline.delivery.asked import ASKED
+from pipeline.delivery.openai_event import event_body
+from pipeline.delivery.payload import delivery_id
+from pipeline.events import Delivery, DeliveryState
+from pipeline.gateway.openai.batch_record import Batch
+from pipeline.kafka.codec import Codec
+from pipeline.kafka.records import Output
+from pipeline.topics import DELIVERIES, shard_of
+
+
+def told(batch: Batch, shards: int, codec: Codec, now_ms: int) -> Output | None:
+    """The record of the callback; ``None`` when nobody asked for one.
+
+    Args:
+        batch: as it has ended.
+    """
+    callback = batch.callback
+    if callback is None:
+        return None
+    identity = delivery_id(batch.id, 0, 0, callback.url)
+    event = f"batch.{batch.status}"
+    delivery = Delivery(
+        delivery_id=identity,
+        request_id=batch.id,
+        run=0,
+        revision=0,
+        event=event,
+        url=callback.url,
+        secret_id=callback.secret_id,
+        state=DeliveryState.PENDING,
+        attempt=0,
+        created_at=now_ms,
+        updated_at=now_ms,
+        next_due_at=now_ms,
+        body=event_body(event, identity, batch.id, 1000 * (batch.ended_at or 0)),
+    )
+    shard = shard_of(batch.id, shards)
+    return Output(DELIVERIES, shard, identity.encode(), codec.encode(delivery), (), ASKED)
