@@ -72,6 +72,13 @@ def test_every_alert_has_a_test_and_says_what_is_wrong() -> None:
     assert [name for name in names if tested.count(f"alertname: {name}") < 2] == []
 
 
+def test_every_alert_has_its_first_steps_in_the_documents() -> None:
+    told = set(
+        re.findall(r"^\| `(\w+)` \|", (OPS.parent / "docs" / "operations.md").read_text(), re.MULTILINE)
+    )
+    assert set(re.findall(r"alert: Tallystream(\w+)", RULES.read_text())) - told == set()
+
+
 @pytest.mark.parametrize("text", [RULES.read_text(), " ".join(expressions())], ids=["rules", "dashboard"])
 def test_every_metric_that_is_asked_for_is_told(text: str, told: set[str]) -> None:
     assert asked(text)
