@@ -163,7 +163,9 @@ async def test_each_line_once_though_its_servers_die(tmp_path: Path, calls: int)
         assert sorted(row["custom_id"] for row in here.rows(batch, OUTPUT)) == [f"c{n}" for n in range(6)]
         assert [row["error"]["line"] for row in here.rows(batch, ERRORS)] == [7]
         asked = [request.request_id for request in intake.requests]
-        assert sorted(asked) == sorted(f"{batch.id}-{number}" for number in range(1, 7)), "what is there is seen"
+        assert sorted(asked) == sorted(f"{batch.id}-{number}" for number in range(1, 7)), (
+            "what is there is seen"
+        )
 
 
 class KilledError(BaseException):
