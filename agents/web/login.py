@@ -36,7 +36,7 @@ async def sign_in(request: web.Request) -> web.Response:
         )
     response = web.Response(status=HTTPStatus.SEE_OTHER, headers={"Location": wanted})
     response.set_cookie(
-        COOKIE, key, max_age=_DAYS_30, httponly=True, samesite="Strict", secure=request.secure, path="/"
+        COOKIE, key, max_age=_DAYS_30, httponly=True, samesite="Strict", secure=_by_tls(request), path="/"
     )
     return response
 
@@ -44,8 +44,13 @@ async def sign_in(request: web.Request) -> web.Response:
 @public
 async def sign_out(request: web.Request) -> web.Response:
     response = went(request, "/login")
-    response.del_cookie(COOKIE, path="/", httponly=True, samesite="Strict", secure=request.secure)
+    response.del_cookie(COOKIE, path="/", httponly=True, samesite="Strict", secure=_by_tls(request))
     return response
+
+
+def _by_tls(request: web.Request) -> bool:
+    """Also to a proxy in front, which says so. Who says so falsely keeps a cookie that is not sent back."""
+    return request.secure or request.headers.get("X-Forwarded-Proto") == "https"
 
 
 def _own(path: str) -> str:

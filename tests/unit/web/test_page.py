@@ -86,10 +86,11 @@ async def test_what_others_wrote_is_text_and_keeps_its_direction_to_itself(path:
             assert (attributes.get(name) or "/").startswith(("/", "#")), attributes
 
 
-async def test_a_search_engine_or_frame_gets_no_hold(tmp_path: Path) -> None:
+async def test_the_browser_is_told_what_the_page_may(tmp_path: Path) -> None:
     async with served(tmp_path) as world:
         response = await world.client.get("/")
         policy = response.headers["Content-Security-Policy"]
+        assert response.headers["Referrer-Policy"] == "same-origin", "else its forms come from Origin: null"
     assert "script-src 'self'" in policy and "style-src 'self'" in policy and "unsafe" not in policy
     assert "frame-ancestors 'none'" in policy
 
@@ -142,6 +143,11 @@ async def test_signing_in_and_out(tmp_path: Path) -> None:
         assert (right.status, right.headers["Location"]) == (303, "/tasks")
         cookie = right.headers["Set-Cookie"]
         assert all(part in cookie for part in ("HttpOnly", "SameSite=Strict", "Path=/"))
+        assert "Secure" not in cookie
+        by_tls = {"X-Forwarded-Proto": "https"}
+        secure = await client.post("/login", data=fields, headers=by_tls, allow_redirects=False)
+        assert "Secure" in secure.headers["Set-Cookie"]
+        await client.post("/login", data=fields, allow_redirects=False)
         assert "acme" in await world.text("/tasks")
         await client.post("/logout", allow_redirects=False)
         assert (await client.get("/tasks", headers=html, allow_redirects=False)).status == 303
