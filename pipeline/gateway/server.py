@@ -58,7 +58,7 @@ async def served(app: web.Application, settings: Settings) -> AsyncGenerator[str
 def _client_fault(record: logging.LogRecord) -> bool:
     """What is no HTTP is one line of the log, not a traceback: anybody can send it."""
     error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, HttpProcessingError | web.RequestPayloadError):
+    if isinstance(error, HttpProcessingError | web.RequestPayloadError | ConnectionError):
         log.info("not HTTP", error=type(error).__name__)
         return False
     return True

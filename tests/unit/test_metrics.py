@@ -79,7 +79,7 @@ class Growth:
 
     def of(self, name: str, **labels: str) -> float:
         key = (name, tuple(sorted(labels.items())))
-        return _all().get(key, 0.0) - self._before.get(key, 0.0)
+        return round(_all().get(key, 0.0) - self._before.get(key, 0.0), 9)
 
 
 def _all() -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

@@ -13,7 +13,7 @@ from pipeline.events import Kind, Status
 from pipeline.gateway.context import Gateway
 from pipeline.gateway.documents import task_document
 from pipeline.live.position import Position
-from pipeline.live.sse import HEADERS
+from pipeline.live.sse import HEADERS, is_idle
 from pipeline.live.stream import Line, Teller
 from pipeline.live.words import json_line
 from pipeline.scheduling.modes import profile_of
@@ -76,6 +76,10 @@ class _Sink:
     def gone(self) -> bool:
         transport = self._request.transport
         return self.over or transport is None or transport.is_closing()
+
+    @property
+    def idle(self) -> bool:
+        return is_idle(self._request)
 
     async def write(self, lines: Sequence[Line]) -> None:
         for line in lines:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from aiohttp import web
 
@@ -10,9 +11,6 @@ from pipeline.errors import DependencyDownError, OverloadedError
 from pipeline.events import Result
 from pipeline.gateway.context import Gateway
 from pipeline.store.tasks import Task
-
-_LOOK = 1.0
-"""Seconds after which a client that is gone is noticed."""
 
 
 async def ended_task(gateway: Gateway, request: web.Request, task: Task, seconds: float) -> Task:
@@ -24,18 +22,20 @@ async def ended_task(gateway: Gateway, request: web.Request, task: Task, seconds
     Raises:
         OverloadedError: the gateway stops.
     """
-    loop = asyncio.get_running_loop()
-    until = loop.time() + seconds
-    with gateway.hub.listening(task.request.request_id, task.expected) as (listener, _):
-        # Behind the registration: what the view lacks now, the listener hears.
-        task = await _newer(gateway, task)
-        while not task.status.terminal and loop.time() < until and not _gone(request):
-            came = await listener.wait(min(_LOOK, max(until - loop.time(), 0)))
-            if listener.lost is not None:
-                raise OverloadedError("this gateway stops; the task goes on", retry_after=1.0)
-            if any(isinstance(record.event, Result) for record in came):
-                task = await _newer(gateway, task)
-        return task
+    with (
+        gateway.hub.listening(task.request.request_id, task.expected) as (listener, _),
+        suppress(TimeoutError),
+    ):
+        async with asyncio.timeout(seconds):
+            # Behind the registration: what the view lacks now, the listener hears.
+            task = await _newer(gateway, task)
+            while not task.status.terminal and not _gone(request):
+                came = await listener.wait()
+                if listener.lost is not None:
+                    raise OverloadedError("this gateway stops; the task goes on", retry_after=1.0)
+                if any(isinstance(record.event, Result) for record in came):
+                    task = await _newer(gateway, task)
+    return task
 
 
 async def _newer(gateway: Gateway, task: Task) -> Task:
