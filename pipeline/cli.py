@@ -25,11 +25,13 @@ from pipeline.commands.demo import demo
 from pipeline.commands.doctor import doctor
 from pipeline.commands.explain import explain
 from pipeline.commands.keys import keys
+from pipeline.commands.list_tasks import list_tasks
 from pipeline.commands.offsets import offsets
 from pipeline.commands.replay import replay
 from pipeline.commands.revote import revote
 from pipeline.commands.topics import topics
 from pipeline.commands.up import up
+from pipeline.commands.watch import watch
 from pipeline.errors import TallystreamError
 from pipeline.settings import load_settings
 from pipeline.stack import ROLES
@@ -49,6 +51,8 @@ app.command()(up)
 app.command()(ask)
 app.command()(batch)
 app.command()(cancel)
+app.command()(watch)
+app.command(name="list")(list_tasks)
 app.command()(explain)
 app.command()(replay)
 app.command()(revote)

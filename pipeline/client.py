@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from pipeline.errors import BrokerDownError, DecodeError, PayloadTooLargeError
 from pipeline.events import Control, Event, InferenceRequest
 from pipeline.kafka.clients import (
     assigned_consumer,
-    kafka_error,
-    patiently,
     plain_producer,
     poll_many,
     value_of,
     write,
 )
 from pipeline.kafka.codec import Codec
+from pipeline.kafka.places import end_offsets, first_offsets, partitions_of
 from pipeline.kafka.records import Output
 from pipeline.scheduling.validate import check_content, check_identity, check_run
 from pipeline.settings import Settings
 from pipeline.topics import CONTROL, REQUESTS, request_partition
+
+_PATIENCE = 60.0
+"""Seconds that a broker which has just started may take to know where its topics end."""
 
 Delivered = Callable[[str, KafkaError | None], None]
 """Called with the request's id and the broker's refusal, if it refused."""
@@ -132,24 +133,9 @@ class TopicFollower:
         """
         self._codec = codec
         self._consumer = assigned_consumer(settings, enable_partition_eof=False)
-        places: list[TopicPartition] = []
-        try:
-            for topic in topics:
-                found = self._consumer.list_topics(topic, timeout=10).topics[topic]
-                if found.error is not None:
-                    raise BrokerDownError(
-                        f"topic {topic}: {found.error.str()}; run: tallystream topics create"
-                    )
-                for partition in found.partitions:
-                    tp = TopicPartition(topic, partition)
-                    low, high = patiently(partial(self._consumer.get_watermark_offsets, tp, timeout=10))
-                    tp.offset = low if from_start else high
-                    places.append(tp)
-        except KafkaException as exception:
-            raise BrokerDownError(
-                f"no Kafka at {settings.bootstrap}: {kafka_error(exception).str()}"
-            ) from exception
-        self._consumer.assign(places)
+        places = partitions_of(self._consumer, topics, where=settings.bootstrap)
+        offsets = (first_offsets if from_start else end_offsets)(self._consumer, places, _PATIENCE)
+        self._consumer.assign([TopicPartition(*place, offset) for place, offset in offsets.items()])
 
     def read(self, timeout: float) -> Iterator[tuple[str, Event]]:
         """Topic and event of each record that comes within ``timeout`` seconds; stops after the first lot."""

@@ -57,10 +57,7 @@ class HttpClient:
         """
         if not (remote.key.isascii() and remote.key.isprintable()):
             raise ConfigError("TALLYSTREAM_KEY is no API key: it holds characters that none has")
-        url = httpx.URL(remote.url if "://" in remote.url else f"http://{remote.url}")
-        if url.scheme not in ("http", "https") or not url.host:
-            raise ConfigError(f"{remote.url!r} is not a gateway's address, as http://localhost:8080")
-        self.url = str(url).rstrip("/")
+        self.url = _address(remote.url)
         self._patience, self._sleep, self._clock = patience, sleep, clock
         headers = {"Authorization": f"Bearer {remote.key}"} if remote.key else {}
         self._http = httpx.Client(
@@ -103,29 +100,35 @@ class HttpClient:
         """Order a task to stop; the document that it has now."""
         return self._call("DELETE", _path(request_id))
 
-    def events(self, request_id: str) -> Iterator[StreamEvent]:
-        """A task's events to its end; a connection that is lost is taken up again behind the last of them."""
-        last, failing_since = "", self._clock()
-        while True:
+    def events(self, request_id: str, *, within: float | None = None) -> Iterator[StreamEvent]:
+        """A task's events to its end; a connection that is lost is taken up again behind the last of them.
+
+        Args:
+            within: seconds, after which nothing more is read.
+        """
+        began = heard = self._clock()
+        until = math.inf if within is None else began + within
+        last = ""
+        while self._clock() < until:
             try:
-                for event in self._stream(request_id, last):
-                    last, failing_since = event.id, self._clock()
+                for event in self._stream(request_id, last, until):
+                    last, heard = event.id, self._clock()
                     yield event
                     if event.name == "end":
                         return
             except GatewayDownError:
-                if self._clock() - failing_since > self._patience:
+                if self._clock() < until and self._clock() - heard > self._patience:
                     raise
-            self._sleep(_PAUSE)
+            self._sleep(max(min(_PAUSE, until - self._clock()), 0.0))
 
-    def _stream(self, request_id: str, last: str) -> Iterator[StreamEvent]:
+    def _stream(self, request_id: str, last: str, until: float) -> Iterator[StreamEvent]:
         reader = EventStreamReader(_LONGEST_EVENT)
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
-        timeout = httpx.Timeout(_SILENCE, connect=_CONNECT)
+        silence = max(min(_SILENCE, until - self._clock()), 0.01)
+        timeout = httpx.Timeout(silence, connect=_CONNECT)
+        path = f"{_path(request_id)}/events"
         try:
-            with self._http.stream(
-                "GET", f"{_path(request_id)}/events", headers=headers, timeout=timeout
-            ) as response:
+            with self._http.stream("GET", path, headers=headers, timeout=timeout) as response:
                 if response.status_code != HTTPStatus.OK:
                     response.read()
                     raise self._problem(response)
@@ -133,6 +136,8 @@ class HttpClient:
                     for event in reader.feed(received):
                         # Of what has no id of its own the last one still holds, also from before this connection.
                         yield event if event.id else StreamEvent(event.name, last, event.data)
+                    if self._clock() >= until:
+                        return
         except (httpx.TransportError, ValueError) as error:
             raise self._down(error) from error
 
@@ -169,6 +174,16 @@ class HttpClient:
         return GatewayDownError(
             f"no answer from the gateway at {self.url}: {str(error) or type(error).__name__}"
         )
+
+
+def _address(text: str) -> str:
+    try:
+        url = httpx.URL(text if "://" in text else f"http://{text}")
+    except httpx.InvalidURL:
+        url = httpx.URL("")
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ConfigError(f"{text!r} is not a gateway's address, as http://localhost:8080")
+    return str(url).rstrip("/")
 
 
 def _path(request_id: str) -> str:

@@ -20,6 +20,7 @@ class Effort:
         backlogs: requests that wait when the pipeline starts.
         backlog_limit: after which a backlog is no longer followed.
         kills: of each role.
+        listeners: that are open at one gateway.
         questions: that Abacus answers, 15 samples each.
         replays: votes of each distribution that rules of early stop are tried on.
         answers: read for the speed of reading.
@@ -39,6 +40,7 @@ class Effort:
     backlogs: tuple[int, ...] = (1_000, 50_000)
     backlog_limit: float = 120.0
     kills: int = 5
+    listeners: int = 1_000
     questions: int = 600
     replays: int = 1_500
     answers: int = 40_000
@@ -65,6 +67,7 @@ def quick(repeats: int | None = None) -> Effort:
         backlogs=(20, 60),
         backlog_limit=30.0,
         kills=1,
+        listeners=20,
         questions=6,
         replays=5,
         answers=400,

@@ -4,35 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-import time
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
-from yarl import URL
+from collections.abc import Iterable
 
 from pipeline.admin import create_topics
 from pipeline.bench.effort import Effort
 from pipeline.bench.figures import figure, percentile
+from pipeline.bench.front_door_gateway import bench_gateway
 from pipeline.bench.http_client import Connection, pace, post, saturate
 from pipeline.bench.parts import Say
 from pipeline.bench.rows import Bound, Goal, Row
-from pipeline.errors import DependencyDownError
-from pipeline.health_server import read_agents
+from pipeline.bench.running_pipeline import APP
 from pipeline.kafka.local_broker import LocalBroker
 from pipeline.settings import Settings
-from pipeline.stack import GATEWAY, agent_specs
-from pipeline.supervisor import Supervisor
 
 _CONNECTIONS = 64
-_PATIENCE = 120.0
 _LEAST_SHARE = 0.5
 _BODY = json.dumps({"prompt": "How many legs does a spider have? Answer with the number only."}).encode()
-_ENDLESS = {"TALLYSTREAM_GATEWAY__BACKLOG_LIMIT": "1000000000", "TALLYSTREAM_GATEWAY__PORT": "0"}
-"""Nothing answers the tasks, and none is refused for that."""
 
 
 def submits(settings: Settings, effort: Effort, say: Say) -> Iterable[Row]:
@@ -40,14 +27,12 @@ def submits(settings: Settings, effort: Effort, say: Say) -> Iterable[Row]:
     rates: dict[bool, list[float]] = {True: [], False: []}
     latencies: list[float] = []
     with LocalBroker(settings.home) as broker:
-        settings = settings.model_copy(
-            update={"bootstrap": broker.bootstrap, "app": "bench", "registry_url": ""}
-        )
+        settings = settings.model_copy(update={"bootstrap": broker.bootstrap, "app": APP, "registry_url": ""})
         create_topics(settings)
         for repeat in range(effort.repeats):
             for kafka in (True, False):
-                with _gateway(settings, kafka=kafka) as port:
-                    rate, delays = asyncio.run(_measure(port, effort, steady=kafka))
+                with bench_gateway(settings, bare=not kafka) as gateway:
+                    rate, delays = asyncio.run(_measure(gateway.url.port or 0, effort, steady=kafka))
                 rates[kafka].append(rate)
                 latencies += [percentile(delays, 0.99)] if delays else []
             say(f"submits: {repeat + 1} of {effort.repeats} rounds")
@@ -71,29 +56,3 @@ async def _measure(port: int, effort: Effort, *, steady: bool) -> tuple[float, l
     for each in connections:
         each.close()
     return rate, delays
-
-
-@contextmanager
-def _gateway(settings: Settings, *, kafka: bool) -> Generator[int]:
-    """A fresh gateway; gives its port."""
-    with TemporaryDirectory(prefix="tallystream-bench-") as folder:
-        settings = settings.model_copy(update={"home": Path(folder)})
-        (spec,) = agent_specs(settings, (GATEWAY,), _ENDLESS)
-        if not kafka:
-            spec = replace(spec, argv=(sys.executable, "-m", "pipeline.bench.bare_gateway"))
-        with Supervisor([spec], lambda _: None, folder=Path(folder) / "logs"):
-            yield _port(settings)
-
-
-def _port(settings: Settings) -> int:
-    """
-    Raises:
-        DependencyDownError: the gateway does not come up.
-    """
-    until = time.monotonic() + _PATIENCE
-    while time.monotonic() < until:
-        for agent in read_agents(settings):
-            if agent.body and (port := URL(agent.url).port):
-                return port
-        time.sleep(0.1)
-    raise DependencyDownError(f"no gateway after {_PATIENCE:.0f} s")

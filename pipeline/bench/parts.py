@@ -19,6 +19,7 @@ PARTS: Final[Mapping[str, str]] = {
     "fusion": "pipeline.bench.fusion_part",
     "engine": "pipeline.bench.engine_part",
     "scheduling": "pipeline.bench.scheduling_part",
+    "front-door": "pipeline.bench.front_door_part",
 }
 """Each part's module, loaded when it is asked for; its ``MEASURES`` maps a name to a ``Measure``."""
 

@@ -1,11 +1,20 @@
-"""How large the pipeline's records are, so that the relay carries the same."""
+"""The records that a request becomes, and how large they are, so that others carry the same."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline.bench.question import question
-from pipeline.events import Batch, FinishReason, Opened, Sample, SampleTimings, TaskGroup
+from pipeline.events import (
+    Batch,
+    FinishReason,
+    InferenceRequest,
+    Opened,
+    Result,
+    Sample,
+    SampleTimings,
+    TaskGroup,
+)
 from pipeline.kafka.codec import Codec
 from pipeline.scheduling.expand import expand
 from pipeline.settings import LimitSettings
@@ -22,22 +31,43 @@ class RecordSizes:
     result: int
 
 
-def record_sizes(codec: Codec, *, now: int, limits: LimitSettings) -> RecordSizes:
-    """Of one request of the load, at a time in ms."""
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records that one request of the load becomes."""
+
+    request: InferenceRequest
+    opened: Opened
+    batch: Batch
+    samples: tuple[Sample, ...]
+    result: Result
+
+    def of(self, request_id: str) -> tuple[InferenceRequest, *tuple[Opened | Sample | Result, ...]]:
+        """Those that the view keeps, under another id, in the order in which they are written."""
+        rest = (self.opened, *self.samples, self.result)
+        return replace(self.request, request_id=request_id), *(
+            replace(each, request_id=request_id) for each in rest
+        )
+
+
+def records(*, now: int, limits: LimitSettings) -> Records:
+    """At a time in ms."""
     request = question(f"{'0' * 9}-0000-0000")
     expansion = expand(request, appended_at=now, now=now, limits=limits)
     groups = tuple(group for _, group in expansion.groups)
     samples = [_sample(group, task.sample_index, now) for group in groups for task in group.tasks]
     batch = Batch(f"{request.request_id}:0:0", request.priority, now, groups)
+    return Records(request, expansion.opened, batch, tuple(samples), _result(expansion.opened, samples, now))
+
+
+def record_sizes(codec: Codec, *, now: int, limits: LimitSettings) -> RecordSizes:
+    """Of one request of the load, at a time in ms."""
+    made = records(now=now, limits=limits)
     return RecordSizes(
-        len(codec.encode(request)),
-        len(codec.encode(batch)),
-        len(codec.encode(samples[0])),
-        len(codec.encode(_result(expansion.opened, samples, now))),
+        *(len(codec.encode(each)) for each in (made.request, made.batch, made.samples[0], made.result))
     )
 
 
-def _result(opened: Opened, samples: list[Sample], now: int):
+def _result(opened: Opened, samples: list[Sample], now: int) -> Result:
     window = Window(opened)
     for sample in samples:
         window.add(sample)

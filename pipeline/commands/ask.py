@@ -10,7 +10,9 @@ import msgspec
 import typer
 
 from pipeline.client import RequestProducer, TopicFollower
+from pipeline.commands.ask_gateway import ask_gateway, not_yet
 from pipeline.commands.console import connected_settings, err, out
+from pipeline.commands.remote import Key, Url, leading
 from pipeline.commands.show import one_line, result_view
 from pipeline.errors import TallystreamError
 from pipeline.events import (
@@ -24,6 +26,7 @@ from pipeline.events import (
     Session,
     Status,
 )
+from pipeline.http_client import Remote
 from pipeline.ids import new_request_id
 from pipeline.kafka.connect import make_codec
 from pipeline.telemetry import now_ms
@@ -54,15 +57,16 @@ def ask(
     ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the result.")] = 450.0,
     json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
+    url: Url = "",
+    key: Key = "",
 ) -> None:
     """Ask one question and print its answer, the votes and the chains.
 
-    With --session the turns before it are its history, and it waits for one that still runs.
+    With --session the turns before it are its history, and it waits for one that still runs. With --url it is asked
+    over that gateway, and --json prints the task's document; else over Kafka.
 
     Exit codes: 0 an answer came, 1 the request failed or was cancelled, 2 it could not be asked, 3 no result in time.
     """
-    settings = connected_settings()
-    codec = make_codec(settings)
     request = InferenceRequest(
         request_id=new_request_id(now_ms()),
         prompt=text,
@@ -73,6 +77,10 @@ def ask(
         cache=cache,
         session=session,
     )
+    if url:
+        raise typer.Exit(ask_gateway(Remote(url, key), request, timeout, json=json))
+    settings = connected_settings()
+    codec = make_codec(settings)
     follower = TopicFollower(settings, codec, [RESULTS, PROGRESS])
     producer = RequestProducer(settings, codec)
     refused: list[str] = []
@@ -85,10 +93,7 @@ def ask(
 
         def seen(_: str, event: Event) -> bool:
             if isinstance(event, Progress) and event.request_id == request.request_id and event.votes:
-                lead = event.votes[0]
-                status.update(
-                    f"{sum(v.count for v in event.votes)} votes, leading: {one_line(lead.answer, 50)} …"
-                )
+                status.update(leading(sum(v.count for v in event.votes), event.votes[0].answer))
             if isinstance(event, Result) and event.request_id == request.request_id:
                 if event.status is Status.FIRST_ANSWER and not json:
                     err.print(f"first answer: {one_line(event.answer or '', 100)}", style="cyan")
@@ -99,10 +104,7 @@ def ask(
         follower.until(seen, deadline=time.monotonic() + timeout)
     follower.close()
     if not final:
-        err.print(
-            f"no result for {request.request_id} within {timeout:.0f} s; it is still being worked on",
-            style="yellow",
-        )
+        err.print(not_yet(request.request_id, timeout), style="yellow")
         raise typer.Exit(3)
     if json:
         out.print_json(msgspec.json.encode(final[0]).decode())

@@ -11,8 +11,10 @@ from rich.text import Text
 
 from pipeline.client import TopicFollower, send_control
 from pipeline.commands.console import connected_settings, err, out
+from pipeline.commands.remote import Key, Url, ended_task, follow
 from pipeline.commands.show import status_text
-from pipeline.events import Control, ControlAction, Event, Result
+from pipeline.events import Control, ControlAction, Event, Result, Status
+from pipeline.http_client import HttpClient, Remote
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
 from pipeline.replay.published import published_of
@@ -29,25 +31,35 @@ def cancel(
     run: Annotated[int, typer.Option(min=0, help="Which run of them.")] = 0,
     reason: Annotated[str, typer.Option(help="Why; it is kept in the result.")] = "",
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait until they have ended.")] = 10.0,
+    url: Url = "",
+    key: Key = "",
 ) -> None:
     """Stop requests: nothing more is drawn for them, and they end as cancelled.
 
     The end is a result like any other, and is called back. A request that has ended stays as it is. An order for one
-    that was not asked yet is kept for an hour, and ends it when it comes.
+    that was not asked yet is kept for an hour, and ends it when it comes. Over a gateway (--url) the newest run is
+    stopped, and a request that is not there is a mistake.
 
     Exit codes: 0 every one has ended, as cancelled or before, 2 a mistake, or Kafka is away, 3 one has not
     ended in time.
     """
     wanted = list(dict.fromkeys(request_ids))
-    settings = connected_settings()
-    codec = make_codec(settings, writes=(Control,))
-    at = now_ms()
-    orders = [Control(each, run, ControlAction.CANCEL, at, reason) for each in wanted]
-    with err.status("waiting for their ends …"):
-        ended = _ends(settings, codec, orders, time.monotonic() + timeout)
+    until = time.monotonic() + timeout
+    if url:
+        if run or reason:
+            raise typer.BadParameter("--run and --reason go over Kafka alone", param_hint="--url")
+        ended = _gateway_ends(Remote(url, key), wanted, until)
+    else:
+        settings = connected_settings()
+        codec = make_codec(settings, writes=(Control,))
+        at = now_ms()
+        orders = [Control(each, run, ControlAction.CANCEL, at, reason) for each in wanted]
+        with err.status("waiting for their ends …"):
+            found = _ends(settings, codec, orders, until)
+        ended = {each: result.status for each, result in found.items()}
     for each in wanted:
         if each in ended:
-            status = status_text(ended[each].status)
+            status = status_text(ended[each])
             out.print(Text.assemble(status, " " * (20 - len(status)), each), soft_wrap=True)
         else:
             err.print(_missing(each, timeout), style="yellow", markup=False, soft_wrap=True)
@@ -80,6 +92,20 @@ def _ends(settings: Settings, codec: Codec, orders: Sequence[Control], until: fl
     finally:
         follower.close()
     return ended
+
+
+def _gateway_ends(remote: Remote, request_ids: Sequence[str], until: float) -> dict[str, Status]:
+    """Send the orders, and find how their tasks end, by id.
+
+    Raises:
+        GatewayDownError, RefusedError: an order was not taken.
+    """
+    with HttpClient(remote) as client:
+        ended = {each: Status(client.cancel(each)["status"]) for each in request_ids}
+        for each in [each for each, status in ended.items() if not status.terminal]:
+            if follow(client, each, within=max(until - time.monotonic(), 0)):
+                ended[each] = Status(ended_task(client, each)["status"])
+    return {each: status for each, status in ended.items() if status.terminal}
 
 
 def _missing(request_id: str, timeout: float) -> str:

@@ -151,6 +151,7 @@ class TaskDocument(AcceptedDocument):
     updated_at: str
     finished_at: str | None
     answer: str | None
+    chosen_sample: int | None
     confidence: float | None
     why: str
     votes: list[VoteDocument]
@@ -198,6 +199,7 @@ def task_document(
         updated_at=iso(task.updated_at),
         finished_at=_iso_or_none(task.finished_at),
         answer=result.answer if result else None,
+        chosen_sample=result.chosen_sample if result else None,
         confidence=result.confidence if result else None,
         why=result.why if result else "",
         votes=[vote_document(vote) for vote in result.votes] if result else [],

@@ -98,15 +98,30 @@ async def problem_middleware(request: web.Request, handler: Handler) -> web.Stre
         problem = problem_of(error, request_id_of(request))
         if problem.status >= 500:
             log.warning("refused", code=problem.code, error=error.message, request_id=problem.request_id)
-    except ConnectionError:
-        raise
     except Exception:
+        if _has_left(request):
+            return _break_off(request)
         problem = Problem(500, "internal_error", "a fault of ours; the log has it", retriable=False)
         path = request.rel_url.raw_path[:_LONGEST_PATH]  # raw: it may hold an encoded end of a line
         log.exception("failed", method=request.method, path=path, request_id=request_id_of(request))
     if has_begun(request):
-        raise ConnectionAbortedError(problem.detail)  # half a response can only be broken off
+        return _break_off(request)
     return respond(request, problem, headers)
+
+
+def _has_left(request: web.Request) -> bool:
+    return request.transport is None or request.transport.is_closing()
+
+
+def _break_off(request: web.Request) -> web.Response:
+    """End the connection: half a response can only be broken off, and who has left is told nothing.
+
+    Returns:
+        what aiohttp finds out that it can not send, and says nothing about.
+    """
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response()
 
 
 def problem_of(error: TallystreamError, request_id: str) -> Problem:

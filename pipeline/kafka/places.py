@@ -16,8 +16,11 @@ _FIRST, _END = -2, -1
 """Times that Kafka's ListOffsets takes for the first offset, and for the one behind the last."""
 
 
-def partitions_of(consumer: Consumer, topics: Sequence[str]) -> list[Place]:
+def partitions_of(consumer: Consumer, topics: Sequence[str], *, where: str) -> list[Place]:
     """Every partition of these topics.
+
+    Args:
+        where: the address at which Kafka is asked.
 
     Raises:
         BrokerDownError: Kafka does not answer, or has no such topic.
@@ -25,7 +28,7 @@ def partitions_of(consumer: Consumer, topics: Sequence[str]) -> list[Place]:
     try:
         found = {topic: consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic] for topic in topics}
     except KafkaException as exception:
-        raise BrokerDownError(f"Kafka does not answer: {kafka_error(exception).str()}") from exception
+        raise BrokerDownError(f"no Kafka at {where}: {kafka_error(exception).str()}") from exception
     for topic, metadata in found.items():
         if metadata.error is not None:
             raise BrokerDownError(f"topic {topic}: {metadata.error.str()}; run: tallystream topics create")

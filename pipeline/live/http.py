@@ -13,7 +13,7 @@ from pipeline.gateway.context import gateway_of, visible_task
 from pipeline.gateway.documents import task_document
 from pipeline.live.listener import Lost
 from pipeline.live.position import Position
-from pipeline.live.sse import HEADERS, EventStream
+from pipeline.live.sse import HEADERS, EventStream, is_idle
 from pipeline.live.stream import Line, Teller
 
 log = structlog.get_logger(__name__)
@@ -58,7 +58,7 @@ async def socket(request: web.Request) -> web.StreamResponse:
     heartbeat = gateway_of(request).settings.gateway.sse_heartbeat
     response = web.WebSocketResponse(heartbeat=heartbeat, max_msg_size=4096, timeout=_GOOD_BYE)
     await response.prepare(request)
-    sink = _Frames(response)
+    sink = _Frames(request, response)
     reading = asyncio.create_task(_listen(response))
     try:
         lost = await _teller(request).tell(task, position, sink)
@@ -80,12 +80,16 @@ _CODES = {
 class _Frames:
     """The sink of a WebSocket."""
 
-    def __init__(self, response: web.WebSocketResponse) -> None:
-        self._response = response
+    def __init__(self, request: web.Request, response: web.WebSocketResponse) -> None:
+        self._request, self._response = request, response
 
     @property
     def gone(self) -> bool:
         return self._response.closed
+
+    @property
+    def idle(self) -> bool:
+        return is_idle(self._request)
 
     async def write(self, lines: Sequence[Line]) -> None:
         for line in lines:

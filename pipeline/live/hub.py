@@ -28,6 +28,8 @@ _KEPT = 15.0
 _SILENT = 3600.0
 """Seconds after which a task of which nothing was heard is forgotten; the topic keeps no more either."""
 _EVERYTHING = 2**62
+_LOOK = 1.0
+"""Seconds after which a connection that is gone is noticed, though nothing is written to it."""
 _SWEEP = 5.0
 
 
@@ -64,7 +66,8 @@ class Hub:
         self._rings = Rings(_RINGS, _RING)
         self._lost_to: dict[int, int] = {}
         self._complete_from: Mapping[int, int] = {}
-        self._sweeper = loop.call_later(_SWEEP, self._sweep_on)
+        self._sweep_at = clock() + _SWEEP
+        self._ticker = loop.call_later(_LOOK, self._tick)
         self._open: set[Listener] = set()
         self._closed = False
         self.dropped = 0
@@ -145,7 +148,7 @@ class Hub:
             self._closed = True
             self._inbox.clear()
             self._room.notify_all()
-        self._sweeper.cancel()
+        self._ticker.cancel()
         for listener in list(self._open):
             listener.lose(Lost.CLOSING)
 
@@ -215,9 +218,14 @@ class Hub:
                 if not channel.listeners:
                     del self._channels[request_id]
 
-    def _sweep_on(self) -> None:
-        self.sweep()
-        self._sweeper = self._loop.call_later(_SWEEP, self._sweep_on)
+    def _tick(self) -> None:
+        """One timer for all: a thousand listeners with one each would be a good part of a core."""
+        for listener in self._open:
+            listener.look()
+        if self._clock() >= self._sweep_at:
+            self.sweep()
+            self._sweep_at = self._clock() + _SWEEP
+        self._ticker = self._loop.call_later(_LOOK, self._tick)
 
     def _note_loss(self, request_id: str, through: int) -> None:
         partition = shard_of(request_id, max(len(self._lost_to), 1))

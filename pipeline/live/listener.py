@@ -58,15 +58,15 @@ class Listener:
         if self._writing is not None and not self._writing.expired():
             self._writing.reschedule(asyncio.get_running_loop().time())
 
-    async def wait(self, seconds: float) -> list[Record]:
-        """All that has come; empty after so many seconds, or when it is lost."""
+    def look(self) -> None:
+        """Have ``wait`` return, though nothing has come: time has passed."""
+        self._wake.set()
+
+    async def wait(self) -> list[Record]:
+        """All that has come; empty when it is lost, or is to look around."""
         if not self._queue and self.lost is None:
             self._wake.clear()
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._wake.wait()
-            except TimeoutError:
-                return []
+            await self._wake.wait()
         found = list(self._queue)
         self._queue.clear()
         self._bytes = 0

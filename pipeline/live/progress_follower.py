@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 _AT_ONCE = 500
 _WAIT = 0.2
 _PAUSE = 1.0
-_LOST = 5.0
+_LOST = 2.0
 
 
 class ProgressFollower:

@@ -33,6 +33,10 @@ class EventStream:
         transport = self._request.transport
         return transport is None or transport.is_closing()
 
+    @property
+    def idle(self) -> bool:
+        return is_idle(self._request)
+
     async def begin(self) -> None:
         """Say how soon to come back after a loss."""
         await self._response.write(f"retry: {_RETRY_MS}\n\n".encode())
@@ -47,3 +51,9 @@ class EventStream:
         """Close at once what takes nothing any more."""
         if (transport := self._request.transport) is not None:
             transport.abort()
+
+
+def is_idle(request: web.Request) -> bool:
+    """Whether nothing waits to be taken by the network."""
+    transport = request.transport
+    return transport is not None and transport.get_write_buffer_size() == 0

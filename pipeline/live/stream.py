@@ -31,8 +31,8 @@ _CHUNK = 64 * 1024
 """Bytes after which a write is waited for; together with the transport's own buffer this is all that waits."""
 _STUCK = 30.0
 """Seconds in which a write has to be taken by the network."""
-_LOOK = 1.0
-"""Seconds after which a connection that is gone is noticed, though nothing is written to it."""
+_SMALL = 16 * 1024
+"""Bytes that the transport takes at once, if it holds none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,11 @@ class Sink(Protocol):
     @property
     def gone(self) -> bool:
         """Nobody is there any more."""
+        ...
+
+    @property
+    def idle(self) -> bool:
+        """The network has taken all that was written."""
         ...
 
     async def write(self, lines: Sequence[Line]) -> None:
@@ -102,10 +107,8 @@ class Teller:
                 await self._write(feed.join(task.status, stored, remembered, now_ms()), task, listener, sink)
                 spoke = time.monotonic()
                 while not feed.ended and listener.lost is None:
-                    now = now_ms()
-                    wait = _LOOK if feed.due is None else min(_LOOK, max(feed.due - now, 0) / 1000)
-                    came = await listener.wait(wait)
-                    told = [*feed.take(came, now_ms()), *feed.tick(now_ms())]
+                    came, now = await listener.wait(), now_ms()
+                    told = [*feed.take(came, now), *feed.tick(now)]
                     if told:
                         await self._write(told, task, listener, sink)
                         spoke = time.monotonic()
@@ -132,7 +135,9 @@ class Teller:
                 async with listener.writing(_STUCK):
                     await sink.write(lines)
                 lines, size = [], 0
-        if lines:
+        if lines and size < _SMALL and sink.idle:
+            await sink.write(lines)
+        elif lines:
             async with listener.writing(_STUCK):
                 await sink.write(lines)
 

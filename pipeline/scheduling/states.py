@@ -10,6 +10,7 @@ The aggregator moves a request; whoever reads of it elsewhere follows, by ``late
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from pipeline.errors import IllegalMoveError
 from pipeline.events import Status
@@ -52,5 +53,6 @@ def revised(ended: Status, to: Status) -> Status:
     return to
 
 
+@cache
 def _reachable(state: Status) -> frozenset[Status]:
     return MOVES[state].union(*(_reachable(to) for to in MOVES[state]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable
 
 from pipeline.events import PRIORITIES
@@ -60,22 +60,22 @@ class Counts:
 
 
 class Rate:
-    """How many runs end in a second, by the broker's times."""
+    """How many runs end in a second, by the broker's times, which come in any order."""
 
     def __init__(self) -> None:
-        self._ends: deque[list[int]] = deque()
+        self._ends, self._newest = Counter[int](), 0
 
     def ended(self, at: int) -> None:
         """A run's first final result came at this time (ms)."""
         second = at // 1000
-        if self._ends and second <= self._ends[-1][0]:
-            self._ends[-1][1] += 1  # partitions are not read in step; a second or two does not matter
-            return
-        self._ends.append([second, 1])
-        if len(self._ends) > _WINDOW + 1:
-            self._ends.popleft()
+        if second > self._newest:
+            self._newest = second
+            for old in [each for each in self._ends if each < second - _WINDOW]:
+                del self._ends[old]
+        if second >= self._newest - _WINDOW:
+            self._ends[second] += 1
 
     def per_second(self, now: int) -> float:
         """Over the last minute before ``now`` (ms)."""
         since = now // 1000 - _WINDOW
-        return sum(count for second, count in self._ends if second >= since) / _WINDOW
+        return sum(count for second, count in self._ends.items() if second > since) / _WINDOW

@@ -35,6 +35,8 @@ _LOT = 500
 _POLL = 0.2
 _TICK = 1.0
 """Seconds between looks at what time alone changes."""
+_PATIENCE = 3.0
+"""Seconds within which Kafka answers, where nothing comes by itself."""
 _PAUSE, _LONG_PAUSE = 0.5, 5.0
 """Seconds from a trouble to the next life: of Kafka, and of the disk."""
 _BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -139,7 +141,7 @@ class Follower:
             consumer.close()
 
     def _begin(self, consumer: Consumer) -> None:
-        places = partitions_of(consumer, TOPICS)
+        places = partitions_of(consumer, TOPICS, where=self._settings.bootstrap)
         if self._view.belongs_to(source_of(consumer, admin_client(self._settings), self._settings)):
             log.info("the view is of another Kafka, or of none, and is built anew")
             self.caught_up = False
@@ -225,7 +227,7 @@ class Follower:
         """Where nothing comes, a question tells a quiet Kafka from one that is away."""
         now = now_ms()
         if now - self._heard_at > _TICK * 1000:
-            end_offsets(consumer, [(REQUESTS, 0)], patience=_TICK)
+            end_offsets(consumer, [(REQUESTS, 0)], patience=_PATIENCE)
             self._heard_at = now_ms()
 
     def _look(self, consumer: Consumer) -> None:

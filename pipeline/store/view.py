@@ -37,6 +37,7 @@ _SAVE = (
 )
 SELECT_ROWS = f"SELECT {', '.join(f'runs.{name}' for name in _FIELDS)} FROM runs"
 _values = attrgetter(*_FIELDS)
+_MARK = "UPDATE letters SET replayed_at = ? WHERE partition = ? AND offset = ?"
 _BY_TIME = {DELIVERIES: "deliveries", DEAD_LETTERS: "letters"}
 
 
@@ -272,20 +273,19 @@ class _Change:
         return True
 
     def _park(self, source: Source) -> bool:
-        if (marked := marked_offset(source)) is not None:
-            return bool(
-                self._connection.execute(
-                    "UPDATE letters SET replayed_at = ? WHERE partition = ? AND offset = ?",
-                    (source.timestamp, source.partition, marked),
-                ).rowcount
-            )
-        letter = letter_of(source)
-        if letter is None:
+        """Headers may be anybody's; numbers that no file can hold are none of ours."""
+        try:
+            if (marked := marked_offset(source)) is not None:
+                return bool(
+                    self._connection.execute(_MARK, (source.timestamp, source.partition, marked)).rowcount
+                )
+            if (letter := letter_of(source)) is None:
+                return False
+            cause = msgspec.msgpack.encode(letter.cause)
+        except OverflowError:
             return False
-        self._connection.execute(
-            "INSERT INTO letters VALUES (?, ?, ?, ?, ?, ?, NULL)",
-            (*letter.place, letter.parked_at, msgspec.msgpack.encode(letter.cause), letter.key, letter.size),
-        )
+        values = (*letter.place, letter.parked_at, cause, letter.key, letter.size)
+        self._connection.execute("INSERT INTO letters VALUES (?, ?, ?, ?, ?, ?, NULL)", values)
         return True
 
     def _rank(self, row: Row) -> None:

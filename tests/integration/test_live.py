@@ -15,7 +15,6 @@ import pytest
 from pipeline.event_stream import EventStreamReader, StreamEvent
 from pipeline.events import Opened, Sample
 from pipeline.fusion.stop_rules import stays_ahead
-from pipeline.health_server import read_agents
 from pipeline.http_client import HttpClient, Remote
 from pipeline.kafka.progress import ProgressWriter
 from pipeline.live.position import Position
@@ -23,12 +22,12 @@ from pipeline.telemetry import now_ms
 from pipeline.topics import SAMPLES
 from tests.eventually import eventually
 from tests.integration.asker import Asker
-from tests.integration.own_pipeline import OwnPipeline, own_pipeline
+from tests.integration.gateways import pipeline_with_gateways
+from tests.integration.own_pipeline import OwnPipeline
 from tests.unit.window_events import opened, sample
 
 pytestmark = pytest.mark.integration
 
-_GATEWAY = {"TALLYSTREAM_GATEWAY__PORT": "0", "TALLYSTREAM_WEBHOOK__ALLOW_PRIVATE": "true"}
 _DURABLE = ("sample", "first_answer", "result", "delivery")
 
 
@@ -46,22 +45,7 @@ class World:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Without a batcher and a worker at first: the test that plays them stands before those that need them."""
-    folder = tmp_path_factory.mktemp("live")
-    script = '{"min_ms": 600, "max_ms": 900}'
-    with (
-        own_pipeline(folder, agents=("aggregator", "webhook"), script=script, env=_GATEWAY) as pipeline,
-        pipeline.agents(["gateway"]),
-        pipeline.agents(["gateway"], slot=1),
-    ):
-
-        def urls() -> list[str]:
-            agents = read_agents(pipeline.settings)
-            return [agent.url.removesuffix("/healthz") for agent in agents if "gateway" in agent.name]
-
-        eventually(lambda: len(urls()) == 2, 120)
-        first, second = urls()
-        for url in (first, second):
-            eventually(lambda url=url: httpx.get(f"{url}/readyz").is_success, 120)
+    with pipeline_with_gateways(tmp_path_factory.mktemp("live"), 2) as (pipeline, (first, second)):
         yield World(pipeline, (first, second))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sqlite3
 import subprocess
@@ -15,10 +16,13 @@ from typing import Any
 
 import pytest
 
+from pipeline.admin import create_topics
 from pipeline.errors import DependencyDownError
 from pipeline.events import Callback, Delivery, DeliveryState, InferenceRequest, Mode, Result, Role, Sample
 from pipeline.free_ports import free_ports
 from pipeline.ids import new_request_id
+from pipeline.kafka.clients import admin_client
+from pipeline.kafka.local_broker import LocalBroker
 from pipeline.settings import Settings, load_settings
 from pipeline.store import follower
 from pipeline.store.rows import Stored
@@ -26,7 +30,7 @@ from pipeline.store.store import Store
 from pipeline.store.tasks import TaskFilter
 from pipeline.store.view import View
 from pipeline.telemetry import now_ms
-from pipeline.topics import RESULTS
+from pipeline.topics import REQUESTS, RESULTS
 from tests.e2e.commands import PATIENCE
 from tests.eventually import eventually
 from tests.integration.asker import Asker
@@ -132,6 +136,10 @@ async def test_a_view_that_was_removed_exchanged_or_outrun_is_built_again(
     def damage() -> None:
         file.write_bytes(b"no database at all")
 
+    def overwrite() -> None:
+        whole = file.read_bytes()
+        file.write_bytes(whole[:4096] + b"x" * (len(whole) - 4096))
+
     def change(statement: str) -> Callable[[], None]:
         def execute() -> None:
             connection = sqlite3.connect(file)
@@ -147,6 +155,7 @@ async def test_a_view_that_was_removed_exchanged_or_outrun_is_built_again(
             lambda: None,
             remove,
             damage,
+            overwrite,
             change("PRAGMA user_version = 5"),
             change("UPDATE meta SET value = 'another cluster'"),
             change(f"UPDATE positions SET next = next + 1000000 WHERE topic = '{RESULTS}'"),
@@ -250,3 +259,31 @@ async def test_a_kafka_that_is_away_is_said_and_not_taken_for_an_empty_one(
         with pytest.raises(DependencyDownError):
             await store.fresh_task("a")
         assert await store.task("a") is None
+
+
+async def test_a_kafka_that_stands_still_is_waited_for_and_topics_made_again_are_read_again(
+    tmp_path: Path,
+) -> None:
+    with LocalBroker(load_settings().home) as broker:
+        settings = patient(load_settings(bootstrap=broker.bootstrap, app="own"))
+        create_topics(settings)
+        with Asker(settings) as own:
+            async with following(own, tmp_path) as store:
+                first = await asyncio.to_thread(own.ask)
+                assert await store.fresh_task(first) is not None
+                os.kill(broker.pids[1], signal.SIGSTOP)
+                await true(lambda: store.problem)
+                heard = store.load().as_of
+                os.kill(broker.pids[1], signal.SIGCONT)
+                await true(lambda: store.problem is None and store.load().as_of > heard)
+                second = await asyncio.to_thread(own.ask)
+                assert await store.fresh_task(second) is not None
+                admin: Any = admin_client(settings)
+                admin.delete_topics([REQUESTS])[REQUESTS].result()
+                await true(lambda: REQUESTS not in admin.list_topics(timeout=30).topics)
+                create_topics(settings)
+                with Asker(settings) as later:
+                    third = await asyncio.to_thread(later.ask)
+                    await true(lambda: store.load().waiting == 1)
+                    assert await store.task(third) is not None
+                    assert await store.task(first) is None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import json
 import logging
@@ -9,6 +10,7 @@ import socket
 import stat
 import tracemalloc
 import zlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +282,16 @@ async def test_a_body_has_a_limit(tmp_path: Path, packed: bool) -> None:
         assert (status, problem["code"]) == (413, "body_too_large")
 
 
+async def test_a_body_of_unknown_length_has_a_limit(tmp_path: Path) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(64):
+            yield b" " * 65_536
+
+    async with world(tmp_path) as here:
+        status, _, problem = await here.call("POST", "/v1/tasks", data=endless(), headers=JSON)
+        assert (status, problem["code"]) == (413, "body_too_large")
+
+
 async def test_a_small_body_that_unpacks_to_gigabytes_takes_no_memory(tmp_path: Path) -> None:
     zeros = zlib.compressobj(wbits=31)
     data = b"".join(zeros.compress(bytes(10_000_000)) for _ in range(60)) + zeros.flush()
@@ -372,6 +384,23 @@ async def test_a_bug_is_logged_and_not_told(tmp_path: Path) -> None:
         status, _, problem = await here.call("GET", "/v1/tasks")
         assert (status, problem["code"]) == (500, "internal_error")
         assert "secret" not in json.dumps(problem)
+
+
+async def test_a_bug_in_the_middle_of_a_stream_breaks_it_off(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*_: Any, **__: Any) -> Any:
+        raise ValueError("secret")
+
+    async with world(tmp_path) as here:
+        request_id = (await here.post())[2]["id"]
+        here.store.history = broken  # pyright: ignore[reportAttributeAccessIssue]
+        call = b"GET /v1/tasks/%s/events HTTP/1.1\r\nHost: localhost\r\n\r\n" % request_id.encode()
+        connection = send(here, call)
+        with contextlib.suppress(ConnectionResetError):
+            answer = await asyncio.to_thread(read_all, connection)
+            assert answer.count(b"HTTP/1.1") <= 1
+    assert all(record.exc_info is None for record in caplog.records if record.name.startswith("aiohttp"))
 
 
 async def test_what_is_not_there(tmp_path: Path) -> None:

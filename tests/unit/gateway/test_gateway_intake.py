@@ -25,6 +25,7 @@ def nowhere() -> Settings:
 async def test_kafka_away_is_told_in_time_and_says_that_it_may_have_come(nowhere: Settings) -> None:
     async with Intake(nowhere) as intake:
         results = await asyncio.gather(*(intake.write(RECORD) for _ in range(20)), return_exceptions=True)
+        assert len(intake._producer) == 0, "nothing is written long after its client was told"
     assert all(isinstance(each, BrokerDownError) for each in results)
     assert all("Idempotency-Key" in str(each) for each in results)
 

@@ -60,6 +60,10 @@ class Client:
         self.gone = False
         self.stuck: asyncio.Event | None = None
 
+    @property
+    def idle(self) -> bool:
+        return self.stuck is None
+
     async def write(self, lines: Sequence[Line]) -> None:
         if self.stuck is not None:
             await self.stuck.wait()

@@ -182,7 +182,7 @@ async def test_a_listener_holds_no_more_than_its_bound_in_records_and_in_bytes()
         listener.put(record(tokens(0, "x"), offset))
     assert listener.lost is None
     listener.put(record(tokens(0, "x"), 3))
-    assert listener.lost is Lost.SLOW and await listener.wait(0) == []
+    assert listener.lost is Lost.SLOW and await listener.wait() == []
     large = Listener(100)
     for offset in range(9):
         large.put(record(tokens(0, "x" * 1_000_000), offset))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -309,6 +310,17 @@ def test_callbacks_and_letters_are_kept_as_long_as_on_their_topics(view: View) -
     assert reading.deliveries("a") == ()
     sweep(view, AT + 30 * day + 1)
     assert [each.place for each in reading.letters(5)] == [(0, 1)]
+
+
+def test_headers_with_numbers_beyond_any_offset_are_passed_over(view: View) -> None:
+    huge = str(10**30).encode()
+    names = ("tallystream.error.offset", "tallystream.replayed.offset")
+    letters = [
+        replace(first, headers=tuple((name, huge if name == bad else value) for name, value in first.headers))
+        for first, bad in zip((letter(0), mark(1, letter(0))), names, strict=True)
+    ]
+    take(view, *letters, letter(2))
+    assert [each.place for each in Reading(view.connections).letters(5)] == [(0, 2)]
 
 
 def test_any_number_of_a_deadline_can_be_kept(view: View) -> None:
