@@ -16,14 +16,12 @@ from pipeline.gateway.keys import Principal
 from pipeline.gateway.limits import check_limits
 from pipeline.ids import new_request_id
 from pipeline.kafka.codec import Codec
-from pipeline.scheduling.admission import Admission
+from pipeline.scheduling.admission import Admission, wait_for
 from pipeline.scheduling.modes import profile_of
 from pipeline.settings import Settings
 from pipeline.store.rows import Stored
 from pipeline.store.store import Store
 from pipeline.store.tasks import Load, Task
-
-_LEAST_WAIT, _LONGEST_WAIT = 1.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +129,7 @@ class Submissions:
         shown = await self._store.waiting_of(principal.tenant)
         waiting = shown + max(before, self._arrivals.of(principal.tenant))
         if waiting >= most:
-            rate = self._store.load().finished_per_second
-            wait = (
-                min(max((waiting - most + 1) / rate, _LEAST_WAIT), _LONGEST_WAIT) if rate else _LONGEST_WAIT
-            )
+            wait = wait_for(waiting - most + 1, self._store.load().finished_per_second)
             raise TooManyRequestsError(
                 f"{waiting} tasks of this tenant wait, and its key allows {most}", retry_after=wait
             )

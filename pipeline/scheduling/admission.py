@@ -52,7 +52,7 @@ class Admission:
     def refusal(self, mode: Mode, load: Load) -> float | None:
         """Seconds after which it is worth asking again; ``None`` lets the request in."""
         waits = [
-            _wait(waiting - door.opens_at, load.finished_per_second)
+            wait_for(waiting - door.opens_at, load.finished_per_second)
             for door, waiting, counts in (
                 (self.all, load.waiting, True),
                 (self.fast, load.opened, mode is Mode.FAST),
@@ -62,8 +62,8 @@ class Admission:
         return max(waits, default=None)
 
 
-def _wait(surplus: float, per_second: float) -> float:
-    """Until so many have ended; with nothing ending, nobody knows."""
+def wait_for(surplus: float, per_second: float) -> float:
+    """Seconds until so many have ended, 1 to 60; with nothing ending, nobody knows, and it is 60."""
     if per_second <= 0:
         return _LONGEST_WAIT
     return min(max(surplus / per_second, _LEAST_WAIT), _LONGEST_WAIT)
