@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -108,14 +109,13 @@ def read_agents(settings: Settings) -> list[AgentHealth]:
 
 def _ask(url: str) -> dict[str, Any]:
     try:
-        with urllib.request.urlopen(url, timeout=_PATIENCE) as response:
-            return json.load(response)
-    except urllib.error.HTTPError as error:
         try:
-            return json.load(error)
-        except ValueError:
-            return {}
-    except (OSError, ValueError):
+            with urllib.request.urlopen(url, timeout=_PATIENCE) as response:
+                return json.load(response)
+        except urllib.error.HTTPError as error:
+            with error:
+                return json.load(error)
+    except (OSError, ValueError, HTTPException):  # at any point: it may be killed, or be too busy to say more
         return {}
 
 

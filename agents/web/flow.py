@@ -14,7 +14,11 @@ from pipeline.store.tasks import LaneLoad, Load
 _FEW = 8
 """A lane's bar is full at so many, or at the longest lane's number."""
 _MOST_PIPS = 32
-_TONES = {HealthStatus.OK: "good", HealthStatus.STARTING: "wait", HealthStatus.STALLED: "bad"}
+_TONES: Mapping[str, str] = {
+    HealthStatus.OK: "good",
+    HealthStatus.STARTING: "wait",
+    HealthStatus.STALLED: "bad",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +110,14 @@ def _agent(health: AgentHealth) -> Agent:
     role = health.name.rpartition("-")[0]
     if not body:
         return Agent(health.name, role, "bad", "silent", "it does not answer", None, 0)
-    status = HealthStatus(body["status"])
-    away = status is HealthStatus.OK and body.get("kafka", "reachable") != "reachable"
+    status = str(body.get("status", "unknown"))  # of a version that is not this one it may be any
+    away = status == HealthStatus.OK and body.get("kafka", "reachable") != "reachable"
     rows = body.get("rows")
     return Agent(
         health.name,
         role,
-        "part" if away else _TONES[status],
-        "no Kafka" if away else status.value,
+        "part" if away else _TONES.get(status, "bad"),
+        "no Kafka" if away else status,
         "Kafka does not answer" if away else body.get("reason", ""),
         (rows["in_use"], rows["total"]) if rows else None,
         sum(each["lag"] or 0 for each in body.get("partitions", ())),

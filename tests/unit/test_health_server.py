@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pipeline import health_server
 from pipeline.errors import ConfigError
 from pipeline.health_server import health_served, read_agents
 from pipeline.ledger import Ledger, Standing
@@ -81,6 +83,34 @@ def test_an_agent_that_does_not_answer_is_named(settings: Settings, ledger: Ledg
         note.write_text(json.dumps(json.loads(note.read_text()) | {"url": url}))
         (agent,) = read_agents(settings)
     assert (agent.name, agent.body) == ("batcher-2", {})
+
+
+@pytest.mark.parametrize("status", ["200 OK", "503 Service Unavailable"])
+@pytest.mark.parametrize("stalls", [False, True])
+def test_an_agent_that_breaks_off_in_its_answer_is_named(
+    settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, status: str, stalls: bool
+) -> None:
+    monkeypatch.setattr(health_server, "_PATIENCE", 0.2)
+    (note,) = (settings.home / "health").glob("*.json")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/healthz"
+        note.write_text(json.dumps(json.loads(note.read_text()) | {"url": url}))
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(f"HTTP/1.1 {status}\r\nContent-Length: 50\r\n\r\n{{".encode())
+                if stalls:
+                    over.wait()
+
+        over, thread = threading.Event(), threading.Thread(target=answer)
+        thread.start()
+        try:
+            assert [agent.body for agent in read_agents(settings)] == [{}]
+        finally:
+            over.set()
+            thread.join()
 
 
 def test_a_port_that_is_taken_is_a_clear_error(settings: Settings) -> None:

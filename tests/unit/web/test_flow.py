@@ -37,12 +37,14 @@ def test_an_agent_that_is_not_well_says_why() -> None:
         shown(),
         shown(status="stalled", kafka="reachable", reason="requests[0] has not moved", partitions=[]),
         shown(status="ok", kafka="away", partitions=[]),
+        shown(status="resting", reason="it is night"),
     ]
     agents = [flow.agents["worker"][0] for flow in told if flow.agents]
     assert [(each.tone, each.word) for each in agents] == [
         ("bad", "silent"),
         ("bad", "stalled"),
         ("part", "no Kafka"),
+        ("bad", "resting"),
     ]
     assert all(each.why for each in agents)
 
