@@ -45,6 +45,9 @@ class Memory:
 
     fresh_task = task
 
+    def listen(self, _: object) -> None:
+        """Nobody but the hub is told here."""
+
     async def history(self, request_id: str, run: int) -> Sequence[Stored]:
         await asyncio.sleep(0)
         mine = [s for s in self.records if getattr(s.event, "request_id", None) == request_id]
