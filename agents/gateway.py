@@ -10,8 +10,9 @@ import structlog
 from agents.web.routes import add_page
 from pipeline import process_memory
 from pipeline.agent_main import run_agent
-from pipeline.events import Control, InferenceRequest
+from pipeline.events import Control, Delivery, InferenceRequest
 from pipeline.gateway.app import build_app
+from pipeline.gateway.openai.setup import add_openai
 from pipeline.gateway.running import running_gateway
 from pipeline.gateway.server import served
 from pipeline.health_server import noted
@@ -30,6 +31,7 @@ async def serve(settings: Settings, codec: Codec) -> None:
         loop.add_signal_handler(number, asked.set)
     async with running_gateway(settings, codec) as gateway:
         app = build_app(gateway)
+        add_openai(app)
         add_page(app)
         async with served(app, settings) as url:
             with noted(settings, "gateway", f"{url}/healthz"):
@@ -41,7 +43,7 @@ def main() -> None:
     """Run a gateway until it is told to stop."""
     settings = load_settings()
     configure_logging(settings, f"gateway-{settings.slot}")
-    codec = make_codec(settings, writes=(InferenceRequest, Control))
+    codec = make_codec(settings, writes=(InferenceRequest, Control, Delivery))
     process_memory.settle()
     asyncio.run(serve(settings, codec))
 

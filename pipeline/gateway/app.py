@@ -8,13 +8,12 @@ from pipeline.gateway import docs, measures, probes, tasks
 from pipeline.gateway.access import access_middleware
 from pipeline.gateway.context import GATEWAY, Gateway
 from pipeline.gateway.headers import add_headers
-from pipeline.gateway.openai.setup import add_openai
 from pipeline.gateway.problems import problem_middleware
 from pipeline.live import http as live
 
 
 def build_app(gateway: Gateway) -> web.Application:
-    """Everything that is served, but the page, which is added to it."""
+    """Everything that is served, but the page and OpenAI's API, which are added to it."""
     app = web.Application(
         middlewares=[measures.measure_middleware, problem_middleware, access_middleware],
         client_max_size=gateway.settings.gateway.body_limit,
@@ -24,7 +23,6 @@ def build_app(gateway: Gateway) -> web.Application:
     app.on_shutdown.append(_let_go)
     for routes in (probes.routes(), measures.routes(), docs.routes(), tasks.routes(), live.routes()):
         app.add_routes(routes)
-    add_openai(app)
     return app
 
 

@@ -20,6 +20,7 @@ from pipeline.gateway.intake import Accepted
 from pipeline.gateway.key_file import KeyRing, changed_keys
 from pipeline.gateway.keys import KeyLimits, new_key
 from pipeline.gateway.limits import Buckets
+from pipeline.gateway.openai.setup import add_openai
 from pipeline.gateway.server import served
 from pipeline.gateway.submissions import Submissions
 from pipeline.kafka.codec import Codec
@@ -187,6 +188,7 @@ async def world(folder: Path, *, keyed: bool = False, **overrides: Any) -> Async
         settings, codec, cast("Any", store), hub, cast("Any", intake), KeyRing(path), submissions, Buckets()
     )
     app = build_app(gateway)
+    add_openai(app)
     async with served(app, settings) as url, aiohttp.ClientSession() as session:
         holder.append(World(gateway, app, store, intake, url, session, path))
         yield holder[0]
