@@ -124,7 +124,7 @@ def _vote(standing: Standing) -> Vote:
 
 def _why(ranked: Sequence[Standing], total: int, tie: bool, consensus: bool, policy: VotePolicy) -> str:
     winner = ranked[0]
-    text = f"{len(winner.members)} of {total} votes, {policy.rule} score {winner.score:.3f}"
+    text = f"{len(winner.members)} of {total} votes, score {winner.score:.3f} by rule {policy.rule}"
     if winner.review is not None:
         text += f"; won {winner.review:.0%} of its comparisons"
     if tie:
