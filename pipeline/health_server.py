@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 import time
 import urllib.error
@@ -132,6 +133,11 @@ class _Server(ThreadingHTTPServer):
                 f"TALLYSTREAM_HEALTH__HOST, TALLYSTREAM_HEALTH__PORT: can not listen on {host}:{port}: "
                 f"{error.strerror}; port 0 takes a free one"
             ) from error
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Who leaves before the answer is no news either; anything else keeps its traceback."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

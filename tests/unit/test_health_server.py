@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import http.client
 import json
 import socket
 import threading
@@ -129,3 +130,22 @@ def test_it_can_be_switched_off(settings: Settings) -> None:
     off = settings.model_copy(update={"health": HealthSettings(enabled=False)})  # pyright: ignore
     with health_served(off, "batcher", Ledger(), 120.0):
         assert read_agents(settings) == []
+
+
+def test_who_leaves_before_the_answer_leaves_no_traceback(
+    settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (agent,) = read_agents(settings)
+    left = threading.Event()
+
+    def leave(*_: Any) -> None:
+        left.set()
+        raise BrokenPipeError
+
+    monkeypatch.setattr(health_server._Handler, "do_GET", leave)
+    with pytest.raises((OSError, http.client.HTTPException)):
+        get(agent.url)
+    assert left.is_set()
+    monkeypatch.undo()
+    assert get(agent.url)[0] == 503, "it goes on"
+    assert "Traceback" not in capsys.readouterr().err
