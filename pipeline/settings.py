@@ -370,6 +370,11 @@ class Settings(BaseSettings):
     watchdog: WatchdogSettings = WatchdogSettings()  # pyright: ignore[reportCallIssue]
     gateway: GatewaySettings = GatewaySettings()  # pyright: ignore[reportCallIssue]
 
+    @field_validator("home")
+    @classmethod
+    def _wherever_a_child_runs(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
+
     @field_validator("max_poll_interval_ms")
     @classmethod
     def _outlasts_the_session(cls, value: int, info: ValidationInfo) -> int:

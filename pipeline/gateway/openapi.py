@@ -17,7 +17,7 @@ from pipeline.gateway.problems import CONTENT_TYPE, ProblemDocument
 _REF = "#/components/schemas/{model}"
 _ABOUT = (
     "Several samples of a language model vote on each answer. A call is made with an API key, as a bearer token. "
-    "Every error is a problem document (RFC 9457) with a stable `code` and, where there is one, the `field` at fault. "
+    "Every error is a problem document (RFC 9457) with a stable code and, where there is one, the field at fault. "
     "OpenAI's clients can call too, as its own documentation has it; those paths are not described here."
 )
 

@@ -86,3 +86,13 @@ def test_a_member_may_not_poll_less_often_than_its_session_lasts() -> None:
     with pytest.raises(ConfigError, match=r"MAX_POLL_INTERVAL_MS.*SESSION_TIMEOUT_MS, which is 8000"):
         load_settings(max_poll_interval_ms=7_999)
     assert load_settings(max_poll_interval_ms=8_000).max_poll_interval_ms == 8_000
+
+
+def test_home_is_the_same_wherever_a_child_process_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TALLYSTREAM_HOME", "here")
+    assert load_settings().home == tmp_path / "here"
+    monkeypatch.setenv("TALLYSTREAM_HOME", "~/there")
+    assert load_settings().home == Path.home() / "there"
