@@ -180,8 +180,9 @@ class Worker:
     def _publish(self) -> None:
         while not self._ended.empty():
             self._end(self._ended.get())
-        self._tell_metrics()
-        self._journal.hold(self._desk.in_hand())
+        in_hand = self._desk.in_hand()
+        self._journal.hold(in_hand)
+        self._tell_metrics(len(in_hand))
         samples, finished = self._desk.publishable()
         for assigned, completion in samples:
             if assigned.group.cache:
@@ -200,8 +201,8 @@ class Worker:
                 self._tokens.end(assigned.key)
             self._journal.end(self._desk.cleared(ran))
 
-    def _tell_metrics(self) -> None:
-        metrics.ENGINE_ROWS.set(len(self._desk.in_hand()))
+    def _tell_metrics(self, rows: int) -> None:
+        metrics.ENGINE_ROWS.set(rows)
         metrics.ENGINE_CIRCUIT.set(self._circuit.is_open)
         for lane in range(len(LANES)):
             metrics.LANE_HELD.labels(str(lane)).set(self._desk.waiting(lane))

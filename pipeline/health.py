@@ -100,14 +100,15 @@ def stalled(state: ProcessHealth, now: float, limit: float) -> Stall | None:
     stalls = [
         Stall(each, seconds)
         for each in state.partitions
-        if each.lag and (seconds := now - _still_since(each, state)) >= limit
+        if each.lag and (seconds := still_for(each, state, now)) >= limit
     ]
     return max(stalls, key=lambda stall: stall.seconds, default=None)
 
 
-def _still_since(each: PartitionHealth, state: ProcessHealth) -> float:
+def still_for(each: PartitionHealth, state: ProcessHealth, now: float) -> float:
+    """Seconds for which a partition has not moved, whether it has lag or not."""
     since = max(each.owned_at, each.moved_at, each.behind_at, state.clocks_from)
-    return max(since, state.worked_at) if each.held else since
+    return now - (max(since, state.worked_at) if each.held else since)
 
 
 def document(state: ProcessHealth, now: float, limit: float) -> tuple[int, dict[str, Any]]:

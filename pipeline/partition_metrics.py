@@ -10,6 +10,7 @@ from prometheus_client import REGISTRY, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from pipeline.health import still_for
 from pipeline.ledger import Ledger
 from pipeline.metrics import KAFKA_REACHABLE, PARTITION_LAG, PARTITION_STILL
 
@@ -31,9 +32,8 @@ class PartitionMetrics(Collector):
             if each.position < 0:
                 continue
             place = [each.topic, str(each.partition)]
-            since = max(each.moved_at, each.owned_at, each.behind_at)
             lag.add_metric(place, each.lag)
-            still.add_metric(place, max(0.0, now - since) if each.lag else 0.0)
+            still.add_metric(place, max(0.0, still_for(each, state, now)) if each.lag else 0.0)
         reachable = GaugeMetricFamily(
             KAFKA_REACHABLE, "Whether Kafka answered the last question.", value=float(state.reachable)
         )

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from pipeline.delivery.openai_event import OPENAI, event_body, response_id, response_status
-from pipeline.events import Delivery, DeliveryState, Result, Status, Vote
+from pipeline.events import Callback, Delivery, DeliveryState, Result, Status, Vote
 from pipeline.fitting import fitted
 from pipeline.topics import DELIVERIES, largest_record
 
@@ -55,11 +55,24 @@ def new_delivery(result: Result, now_ms: int) -> Delivery | None:
         body = event_body(event, identity, response_id(result.request_id), result.timings.finished_at)
     else:
         body = body_of(result, event)
+    return due_now(identity, (result.request_id, result.run, result.revision), callback, event, body, now_ms)
+
+
+def due_now(
+    identity: str, of: tuple[str, int, int], callback: Callback, event: str, body: bytes, now_ms: int
+) -> Delivery:
+    """A callback of which no attempt was made.
+
+    Args:
+        identity: as ``delivery_id`` makes it.
+        of: request, run and revision.
+    """
+    request_id, run, revision = of
     return Delivery(
         delivery_id=identity,
-        request_id=result.request_id,
-        run=result.run,
-        revision=result.revision,
+        request_id=request_id,
+        run=run,
+        revision=revision,
         event=event,
         url=callback.url,
         secret_id=callback.secret_id,

@@ -8,7 +8,6 @@ import os
 import secrets
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -304,15 +303,9 @@ def _uploaded(front: Front, tmp_path: Path, lines: list[Any]) -> str:
 
 
 def _ended(front: Front, batch_id: str) -> Any:
-    deadline = time.monotonic() + PATIENCE
-    while (batch := front.client.batches.retrieve(batch_id)).status not in (
-        "completed",
-        "cancelled",
-        "failed",
-    ):
-        assert time.monotonic() < deadline, batch
-        time.sleep(0.05)
-    return batch
+    ends = ("completed", "cancelled", "failed")
+    eventually(lambda: front.client.batches.retrieve(batch_id).status in ends, PATIENCE)
+    return front.client.batches.retrieve(batch_id)
 
 
 def _rows(front: Front, file_id: str | None) -> list[dict[str, Any]]:

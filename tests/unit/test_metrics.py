@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
@@ -34,6 +35,7 @@ from pipeline.health_server import health_served, read_agents
 from pipeline.kafka.dead_letters import Source, dead_letter
 from pipeline.kafka.records import Output, task_identity
 from pipeline.ledger import Ledger, Standing
+from pipeline.partition_metrics import PartitionMetrics
 from pipeline.settings import load_settings
 
 SAMPLE = Sample(
@@ -217,6 +219,23 @@ def test_the_partitions_of_a_process_that_has_ended_are_told_no_more(page: str) 
     assert "tallystream_partition_lag_records{" in page
     # ``page`` is still served here, so only its own ledger may be told, once.
     assert page.count("tallystream_partition_lag_records{") == 1
+
+
+def test_a_partition_that_is_held_stands_still_only_if_its_process_does() -> None:
+    now = time.monotonic()
+    ledger = Ledger(clock=lambda: now - 500)
+    ledger.own({("requests", 0): True, ("requests", 1): False})
+    ledger.measured({("requests", number): Standing(4, "", 6) for number in range(2)})
+    ledger._clock = lambda: now
+    ledger.worked()
+    still = {
+        sample.labels["partition"]: sample.value
+        for family in PartitionMetrics(ledger).collect()
+        for sample in family.samples
+        if sample.name == "tallystream_partition_still_seconds"
+    }
+    assert still["1"] >= 500
+    assert still["0"] < 400
 
 
 def test_labels_are_few(growth: Growth) -> None:

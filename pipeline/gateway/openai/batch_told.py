@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pipeline.delivery.asked import ASKED
 from pipeline.delivery.openai_event import event_body
-from pipeline.delivery.payload import delivery_id
-from pipeline.events import Delivery, DeliveryState
+from pipeline.delivery.payload import delivery_id, due_now
 from pipeline.gateway.openai.batch_record import Batch
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.records import Output
@@ -21,22 +20,10 @@ def told(batch: Batch, shards: int, codec: Codec, now_ms: int) -> Output | None:
     callback = batch.callback
     if callback is None:
         return None
-    identity = delivery_id(batch.id, 0, 0, callback.url)
+    of = (batch.id, 0, 0)
+    identity = delivery_id(*of, callback.url)
     event = f"batch.{batch.status}"
-    delivery = Delivery(
-        delivery_id=identity,
-        request_id=batch.id,
-        run=0,
-        revision=0,
-        event=event,
-        url=callback.url,
-        secret_id=callback.secret_id,
-        state=DeliveryState.PENDING,
-        attempt=0,
-        created_at=now_ms,
-        updated_at=now_ms,
-        next_due_at=now_ms,
-        body=event_body(event, identity, batch.id, 1000 * (batch.ended_at or 0)),
-    )
+    body = event_body(event, identity, batch.id, 1000 * (batch.ended_at or 0))
+    delivery = due_now(identity, of, callback, event, body, now_ms)
     shard = shard_of(batch.id, shards)
     return Output(DELIVERIES, shard, identity.encode(), codec.encode(delivery), (), ASKED)
