@@ -53,7 +53,7 @@ from pipeline.kafka.watchdog import watched
 from pipeline.scheduling.review_round import Round, review_groups
 from pipeline.session_table import turn_record
 from pipeline.settings import Settings, load_settings
-from pipeline.telemetry import configure_logging, now_ms
+from pipeline.telemetry import configure_telemetry, now_ms
 from pipeline.topics import (
     CONTROL,
     DEAD_LETTERS,
@@ -63,6 +63,7 @@ from pipeline.topics import (
     SAMPLES,
     windows_changelog,
 )
+from pipeline.tracing.spans import Span, SpanKind, after, begin, failed, headers_of, of_request
 from pipeline.vote_options import vote_options
 from pipeline.window_table import WindowStore, restore
 from pipeline.windows import Asked, Cancel, WindowBook, WindowKey, final_revision, is_final
@@ -142,14 +143,16 @@ class Aggregator(PartitionWorker):
         moves += [((result.request_id, result.run), result.status) for result in results]
         untold = [(key, state) for key, state in moves if not self._over(key)]
         fresh = [result for result in results if not self._superseded(result)]
-        for result in fresh:
-            outputs += self._publication(result, now)
+        spans = [self._span(result, now) for result in fresh]
+        for result, span in zip(fresh, spans, strict=True):
+            outputs += self._publication(result, now, after(span))
         for key, plan in rounds:
             outputs += self._reviews(key, plan, now)
         if outputs:
             await emit(outputs)
-        for result in fresh:
+        for result, span in zip(fresh, spans, strict=True):
             metrics.result_published(result)
+            span.end()
         for result in results:
             self._published(result, now)
         for key, plan in rounds:
@@ -233,10 +236,23 @@ class Aggregator(PartitionWorker):
         late = not is_final(result) and self.written(result_identity(*key, 1))
         return late or self.written(result_identity(*key, result.revision))
 
-    def _publication(self, result: Result, now: int) -> Iterable[Output]:
+    def _span(self, result: Result, now: int) -> Span:
+        """Of the vote; told once its result is written."""
+        window = self.windows[result.request_id, result.run]
+        trace = window.opened.trace if window.opened is not None else ""
+        told = of_request(result.request_id, result.run)
+        told["tallystream.revision"], told["tallystream.status"] = result.revision, result.status
+        told["tallystream.votes"] = [vote.count for vote in result.votes]
+        span = begin("vote", SpanKind.INTERNAL, trace, at=now, attributes=told)
+        if result.error is not None:
+            failed(span, result.error.code)
+        return span
+
+    def _publication(self, result: Result, now: int, trace: str) -> Iterable[Output]:
         key = result.request_id.encode()
         identity = (result_identity(result.request_id, result.run, result.revision),)
-        yield Output(RESULTS, self.shard, key, fitted(result, self.codec.encode, LARGEST_RESULT), identity)
+        value = fitted(result, self.codec.encode, LARGEST_RESULT)
+        yield Output(RESULTS, self.shard, key, value, identity, headers_of(trace))
         if not is_final(result):
             return
         window = self.windows[result.request_id, result.run]
@@ -302,7 +318,7 @@ def _window_of(event: Event) -> WindowKey | None:
 def main() -> None:
     """Run the aggregator until it is told to stop."""
     settings = load_settings()
-    configure_logging(settings, f"aggregator-{settings.slot}")
+    configure_telemetry(settings, f"aggregator-{settings.slot}")
     options = vote_options(settings)
     app = make_app(settings, "aggregator")
     process_memory.settle()

@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 from faust.types import EventT
+from opentelemetry.util.types import AttributeValue
 
 from agents.canceller import Canceller
 from agents.conversation import Conversations
@@ -54,7 +55,7 @@ from pipeline.scheduling.expand import expand
 from pipeline.scheduling.validate import check_routed, check_size
 from pipeline.session_table import turn_record
 from pipeline.settings import Settings, load_settings
-from pipeline.telemetry import configure_logging, now_ms
+from pipeline.telemetry import configure_telemetry, now_ms
 from pipeline.topics import (
     CONTROL,
     DEAD_LETTERS,
@@ -64,6 +65,7 @@ from pipeline.topics import (
     TURNS,
     lane_of,
 )
+from pipeline.tracing.spans import Span, SpanKind, after, begin, failed, headers_of, of_request, trace_of
 
 log = structlog.get_logger("agents.batcher")
 
@@ -118,7 +120,9 @@ class Batcher(PartitionWorker):
         markers: list[Opened] = []
         taken: set[Identity] = set()
         asked: dict[Identity, str] = {}
+        spans: list[Span] = []
         for record, event in await self.call(decode_all, self.codec, records):
+            spans.append(span := _span(record))
             try:
                 if isinstance(event, TallystreamError):
                     raise event
@@ -126,6 +130,7 @@ class Batcher(PartitionWorker):
                 content = content_of(request)
                 self._refuse_conflict(request, content, asked)
             except TallystreamError as error:
+                failed(span, error.code)
                 outputs.append(dead_letter(record, error, stage="batcher", shards=self.settings.shards))
                 continue
             expansion = expand(
@@ -134,7 +139,9 @@ class Batcher(PartitionWorker):
                 now=now_ms(),
                 limits=self.settings.limits,
                 refusal=_too_large(record),
+                trace=after(span),
             )
+            span.set_attributes(_attributes(expansion.opened))
             fresh = not self.sink.has(opened_identity(request.request_id, request.run))
             if fresh:
                 markers.append(expansion.opened)
@@ -151,6 +158,8 @@ class Batcher(PartitionWorker):
             groups, shard=self.shard, codec=self.codec, limits=self.settings.batching, now=now_ms()
         )
         await emit(outputs)
+        for span in spans:
+            span.end()
         for marker in markers:
             metrics.opened(marker)
 
@@ -182,7 +191,8 @@ class Batcher(PartitionWorker):
         names = (opened.request_id, opened.run)
         identities = (opened_identity(*names), content_identity(*names, opened.content))
         key = opened.request_id.encode()
-        return Output(SAMPLES, self.shard, key, self.codec.encode(opened), identities)
+        value = self.codec.encode(opened)
+        return Output(SAMPLES, self.shard, key, value, identities, headers_of(opened.trace))
 
     def _turn(self, session: Session, opened: Opened, record: Source) -> Output:
         """Its conversation begins it; written with its marker or not at all, so the marker tells of both."""
@@ -196,8 +206,23 @@ class Batcher(PartitionWorker):
             deadline_at=opened.deadline_at,
             appended_at=record.timestamp,
             request=record.value,
+            trace=opened.trace,
         )
         return turn_record(turn, self.settings.shards, self.codec)
+
+
+def _span(record: Source) -> Span:
+    """Of the batcher's work on one record; told once what it leads to is written."""
+    told = {"messaging.destination.name": record.topic, "messaging.kafka.offset": record.offset}
+    told["messaging.destination.partition.id"] = str(record.partition)
+    return begin("open request", SpanKind.CONSUMER, trace_of(record.headers), attributes=told)
+
+
+def _attributes(opened: Opened) -> dict[str, AttributeValue]:
+    told = of_request(opened.request_id, opened.run)
+    told["tallystream.priority"], told["tallystream.mode"] = opened.priority, opened.mode
+    told["tallystream.samples"] = opened.expected
+    return told
 
 
 def _too_large(record: Source) -> TallystreamError | None:
@@ -211,7 +236,7 @@ def _too_large(record: Source) -> TallystreamError | None:
 def main() -> None:
     """Run the batcher until it is told to stop."""
     settings = load_settings()
-    configure_logging(settings, f"batcher-{settings.slot}")
+    configure_telemetry(settings, f"batcher-{settings.slot}")
     app = make_app(settings, "batcher")
     process_memory.settle()
     with Quarantine.of(settings, "batcher") as quarantine, watched(settings, "batcher") as ledger:

@@ -157,7 +157,9 @@ class Conversations(PartitionWorker):
             self.talks[key] = talk
             heapq.heappush(self._due, (next_at(talk, limits), key))
         for turn, request in begun:
-            expansion = expand(request, appended_at=turn.appended_at, now=now, limits=self.settings.limits)
+            expansion = expand(
+                request, appended_at=turn.appended_at, now=now, limits=self.settings.limits, trace=turn.trace
+            )
             shard = shard_of(turn.request_id, self.settings.shards)
             yield from ((shard, group) for group in expansion.groups)
 

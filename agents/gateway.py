@@ -19,7 +19,7 @@ from pipeline.health_server import noted
 from pipeline.kafka.codec import Codec
 from pipeline.kafka.connect import make_codec
 from pipeline.settings import Settings, load_settings
-from pipeline.telemetry import configure_logging
+from pipeline.telemetry import configure_telemetry
 
 log = structlog.get_logger("agents.gateway")
 
@@ -42,7 +42,7 @@ async def serve(settings: Settings, codec: Codec) -> None:
 def main() -> None:
     """Run a gateway until it is told to stop."""
     settings = load_settings()
-    configure_logging(settings, f"gateway-{settings.slot}")
+    configure_telemetry(settings, f"gateway-{settings.slot}")
     codec = make_codec(settings, writes=(InferenceRequest, Control, Delivery))
     process_memory.settle()
     asyncio.run(serve(settings, codec))

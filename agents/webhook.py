@@ -27,7 +27,7 @@ from pipeline.kafka.quarantine import Quarantine
 from pipeline.kafka.watchdog import watched
 from pipeline.ledger import Ledger
 from pipeline.settings import Settings, load_settings
-from pipeline.telemetry import configure_logging
+from pipeline.telemetry import configure_telemetry
 
 log = structlog.get_logger("agents.webhook")
 
@@ -63,7 +63,7 @@ async def serve(settings: Settings, codec: Codec, quarantine: Quarantine, ledger
 def main() -> None:
     """Run the webhook agent until it is told to stop."""
     settings = load_settings()
-    configure_logging(settings, f"webhook-{settings.slot}")
+    configure_telemetry(settings, f"webhook-{settings.slot}")
     process_memory.settle()
     with Quarantine.of(settings, "webhook") as quarantine, watched(settings, "webhook") as ledger:
         codec = make_codec(settings, writes=(Delivery,), asking=ledger.waiting(quarantine.let_go))

@@ -38,11 +38,13 @@ from pipeline.scheduling.answer_cache import AnswerCache
 from pipeline.scheduling.convert import generation_task, sample_of
 from pipeline.scheduling.desk import TaskDesk
 from pipeline.scheduling.engine_circuit import EngineCircuit, is_fault
+from pipeline.scheduling.sample_span import begin_sample_span, end_sample_span
 from pipeline.scheduling.unpack import poison_error, poisoned, unpack
 from pipeline.scheduling.waiting import Assigned
 from pipeline.settings import Settings, load_settings
-from pipeline.telemetry import configure_logging, now_ms
+from pipeline.telemetry import configure_telemetry, now_ms
 from pipeline.topics import LANES, LARGEST_SAMPLE, MOST_TASKS_IN_BATCH, SAMPLES, shard_of
+from pipeline.tracing.spans import Span, after, headers_of
 
 log = structlog.get_logger("agents.worker")
 
@@ -190,11 +192,13 @@ class Worker:
                 self._answers.put(assigned.tenant, task, completion)
         outputs = [letter for letter, _ in self._parked]
         drawn = [(one, sample_of(one, completion, worker=self._name)) for one, completion in samples]
-        outputs += [self._output(sample) for _, sample in drawn]
+        spans = [begin_sample_span(one, sample) for one, sample in drawn]
+        outputs += [self._output(sample, span) for (_, sample), span in zip(drawn, spans, strict=True)]
         if self._consumer.publish(outputs, [*finished, *(end for _, end in self._parked)]):
             self._parked.clear()
-            for assigned, sample in drawn:
+            for (assigned, sample), span in zip(drawn, spans, strict=True):
                 metrics.sample_published(sample, assigned.lane)
+                end_sample_span(span, sample)
             self._publish_at = time.monotonic() + worth_waiting(len(outputs))
             ran = self._desk.published(finished)
             for assigned in ran:
@@ -214,10 +218,11 @@ class Worker:
         else:
             self._desk.end(completion)
 
-    def _output(self, sample: Sample) -> Output:
+    def _output(self, sample: Sample, span: Span) -> Output:
         value = fitted_sample(sample, self._codec.encode, LARGEST_SAMPLE)
         request_id = sample.request_id
-        return Output(SAMPLES, shard_of(request_id, self._settings.shards), request_id.encode(), value)
+        shard = shard_of(request_id, self._settings.shards)
+        return Output(SAMPLES, shard, request_id.encode(), value, headers=headers_of(after(span)))
 
     def _cancel(self, keys: Sequence[TaskKey]) -> None:
         for key in keys:
@@ -251,7 +256,7 @@ def _checked(event: Event, topic: str) -> Batch:
 def main() -> None:
     """Run a worker until it is told to stop."""
     settings = load_settings()
-    configure_logging(settings, f"worker-{settings.slot}")
+    configure_telemetry(settings, f"worker-{settings.slot}")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -22,6 +22,7 @@ from pipeline.kafka.records import Output
 from pipeline.scheduling.validate import check_content, check_identity, check_run
 from pipeline.settings import Settings
 from pipeline.topics import CONTROL, REQUESTS, request_partition
+from pipeline.tracing.spans import current, headers_of
 
 _PATIENCE = 60.0
 """Seconds that a broker which has just started may take to know where its topics end."""
@@ -64,7 +65,7 @@ class RequestProducer:
 
 
 def request_record(settings: Settings, codec: Codec, request: InferenceRequest) -> Output:
-    """The record of a request that will not be refused later.
+    """The record of a request that will not be refused later; it goes on with the trace that runs now, if one does.
 
     Raises:
         InvalidRequestError: names the field.
@@ -80,7 +81,7 @@ def request_record(settings: Settings, codec: Codec, request: InferenceRequest) 
             field="prompt",
         )
     partition = request_partition(request.request_id, request.priority, settings.shards)
-    return Output(REQUESTS, partition, request.request_id.encode(), value)
+    return Output(REQUESTS, partition, request.request_id.encode(), value, headers=headers_of(current()))
 
 
 def control_record(codec: Codec, word: Control) -> Output:

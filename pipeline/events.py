@@ -225,6 +225,7 @@ class TaskGroup:
     repetition_penalty: float = 1.0
     top_logprobs: int = 0
     cache: bool = False
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +271,7 @@ class Opened:
     tests: str | None = None
     content: str = ""
     session: Session | None = None
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,6 +476,7 @@ class Delivery:
     error: ErrorInfo | None = None
     attempts_before: int = 0
     failing_since: int | None = None
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -524,6 +527,7 @@ class Turn:
     request: bytes | None = None
     status: Status | None = None
     answer: str | None = None
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-_LIBRARIES = ("aiokafka", "faust", "mode", "rdkafka")
+_LIBRARIES = ("aiokafka", "faust", "mode", "opentelemetry", "rdkafka")
 _NUMBERS = re.compile(r"\d+")
 _MOST_KINDS = 256
 

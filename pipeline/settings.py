@@ -332,6 +332,24 @@ class WatchdogSettings(BaseModel):
     )
 
 
+class TracingSettings(BaseModel):
+    """Where spans are told."""
+
+    endpoint: str = Field(
+        "", description="a collector of OTLP over HTTP, e.g. http://127.0.0.1:4318; empty: nothing is told"
+    )
+    share: float = Field(
+        1.0, ge=0, le=1, description="of the traces that begin here; one that came decides itself"
+    )
+
+    @field_validator("endpoint")
+    @classmethod
+    def _over_http(cls, value: str) -> str:
+        if value and not value.startswith(("http://", "https://")):
+            raise ValueError("must begin with http:// or https://")
+        return value.rstrip("/")
+
+
 class Settings(BaseSettings):
     """Everything that can be set; see the sections for the rest."""
 
@@ -369,6 +387,7 @@ class Settings(BaseSettings):
     health: HealthSettings = HealthSettings()  # pyright: ignore[reportCallIssue]
     watchdog: WatchdogSettings = WatchdogSettings()  # pyright: ignore[reportCallIssue]
     gateway: GatewaySettings = GatewaySettings()  # pyright: ignore[reportCallIssue]
+    tracing: TracingSettings = TracingSettings()  # pyright: ignore[reportCallIssue]
 
     @field_validator("home")
     @classmethod

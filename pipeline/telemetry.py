@@ -1,4 +1,4 @@
-"""Structured logs: one line an event, pretty on a terminal, JSON when asked."""
+"""What a process tells of itself: structured logs, one line an event, pretty or JSON; and spans, when asked."""
 
 from __future__ import annotations
 
@@ -10,11 +10,22 @@ import structlog
 
 from pipeline.log_repeats import Repeats
 from pipeline.settings import Settings
+from pipeline.tracing.setup import export_traces
 
 
 def now_ms() -> int:
     """This machine's clock in ms since 1970-01-01 UTC; agents read it, pure code is given it."""
     return time.time_ns() // 1_000_000
+
+
+def configure_telemetry(settings: Settings, process: str) -> None:
+    """Logs and spans of a process that is called so, e.g. ``worker-0``.
+
+    Raises:
+        MissingDependencyError: spans are wanted, and can not be told.
+    """
+    configure_logging(settings, process)
+    export_traces(settings, process)
 
 
 def configure_logging(settings: Settings, process: str) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Mapping
 from types import TracebackType
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
 
-from pipeline.delivery.guard import Guard, GuardedResolver, SystemResolver
+from pipeline.delivery.guard import Guard, GuardedResolver, SystemResolver, endpoint_of
 from pipeline.delivery.outcome import Outcome, OutcomeCode, outcome_of_status
 from pipeline.delivery.schedule import parse_retry_after
 from pipeline.delivery.secret_store import SecretStore
@@ -17,6 +18,7 @@ from pipeline.delivery.signature import sign
 from pipeline.errors import ForbiddenUrlError, UnknownSecretError
 from pipeline.events import Delivery
 from pipeline.settings import WebhookSettings
+from pipeline.tracing.spans import SpanKind, after, begin, failed, fields_of, of_request
 
 MAX_ANSWER_BYTES = 65_536
 _EXCERPT_CHARACTERS = 200
@@ -78,10 +80,28 @@ class WebhookClient:
 
         Ends within ``attempt_timeout`` from look-up to last byte, however slowly the endpoint drips.
         """
+        told = of_request(delivery.request_id, delivery.run)
+        told["tallystream.delivery_id"], told["tallystream.attempt"] = (
+            delivery.delivery_id,
+            delivery.attempt + 1,
+        )
+        told["http.request.method"], told["server.address"] = "POST", endpoint_of(delivery.url)
+        span = begin("deliver callback", SpanKind.CLIENT, delivery.trace, attributes=told)
+        try:
+            outcome = await self._attempted(delivery, now, fields_of(after(span)))
+            if outcome.status_code is not None:
+                span.set_attribute("http.response.status_code", outcome.status_code)
+            if outcome.code is not OutcomeCode.DELIVERED:
+                failed(span, outcome.code)
+            return outcome
+        finally:
+            span.end()
+
+    async def _attempted(self, delivery: Delivery, now: float, trace: Mapping[str, str]) -> Outcome:
         deadline = asyncio.get_running_loop().time() + self._timeout
         try:
             async with asyncio.timeout_at(deadline):
-                response = await self._post(delivery, now)
+                response = await self._post(delivery, now, trace)
             # The head has come, and its status decides: a body that drips on is not a time-out.
             excerpt = await _excerpt(response, deadline)
             retry_after = parse_retry_after(response.headers.get("Retry-After"), int(now * 1000))
@@ -99,13 +119,13 @@ class WebhookClient:
         except (aiohttp.ClientError, OSError) as error:
             return Outcome(None, OutcomeCode.CONNECT_ERROR, str(error) or type(error).__name__)
 
-    async def _post(self, delivery: Delivery, now: float) -> aiohttp.ClientResponse:
+    async def _post(self, delivery: Delivery, now: float, trace: Mapping[str, str]) -> aiohttp.ClientResponse:
         if self._session is None:
             raise RuntimeError("use WebhookClient as an async context manager")
         headers = sign(self._secrets.keys(delivery.secret_id), delivery.delivery_id, int(now), delivery.body)
         url = self._guard.check_url(delivery.url)
         return await self._session.post(
-            url, data=delivery.body, headers=_HEADERS | headers, allow_redirects=False
+            url, data=delivery.body, headers={**_HEADERS, **trace, **headers}, allow_redirects=False
         )
 
 

@@ -37,6 +37,7 @@ from pipeline.ledger import Ledger
 from pipeline.settings import Settings
 from pipeline.telemetry import now_ms
 from pipeline.topics import DELIVERIES, RESULTS, largest_record, shard_of
+from pipeline.tracing.spans import trace_of
 
 _POLL = 0.02
 _HAND_OVER = 3.0
@@ -208,7 +209,8 @@ class DeliveryLog:
             if part.poison:
                 raise part.error()
             event = decode_record(self._codec, source)
-            delivery = new_delivery(event, now_ms()) if isinstance(event, Result) else None
+            trace = trace_of(source.headers)
+            delivery = new_delivery(event, now_ms(), trace) if isinstance(event, Result) else None
             if delivery is not None:
                 self._check_size(delivery)
                 self._new.append(delivery)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -43,8 +43,12 @@ def delivery_id(request_id: str, run: int, revision: int, url: str) -> str:
     return "dlv_" + hashlib.sha256(identity).hexdigest()[:32]
 
 
-def new_delivery(result: Result, now_ms: int) -> Delivery | None:
-    """The pending delivery of a result, due at once; None when nobody asked for it."""
+def new_delivery(result: Result, now_ms: int, trace: str = "") -> Delivery | None:
+    """The pending delivery of a result, due at once; None when nobody asked for it.
+
+    Args:
+        trace: the result's, that the callback goes on with.
+    """
     event = event_of(result)
     callback = result.callback
     if event is None or callback is None or not wanted(result):
@@ -55,7 +59,8 @@ def new_delivery(result: Result, now_ms: int) -> Delivery | None:
         body = event_body(event, identity, response_id(result.request_id), result.timings.finished_at)
     else:
         body = body_of(result, event)
-    return due_now(identity, (result.request_id, result.run, result.revision), callback, event, body, now_ms)
+    of = (result.request_id, result.run, result.revision)
+    return replace(due_now(identity, of, callback, event, body, now_ms), trace=trace)
 
 
 def due_now(

@@ -9,13 +9,14 @@ from pipeline.gateway.access import access_middleware
 from pipeline.gateway.context import GATEWAY, Gateway
 from pipeline.gateway.headers import add_headers
 from pipeline.gateway.problems import problem_middleware
+from pipeline.gateway.spans import trace_middleware
 from pipeline.live import http as live
 
 
 def build_app(gateway: Gateway) -> web.Application:
     """Everything that is served, but the page and OpenAI's API, which are added to it."""
     app = web.Application(
-        middlewares=[measures.measure_middleware, problem_middleware, access_middleware],
+        middlewares=[measures.measure_middleware, trace_middleware, problem_middleware, access_middleware],
         client_max_size=gateway.settings.gateway.body_limit,
     )
     app[GATEWAY] = gateway

@@ -14,6 +14,7 @@ from pipeline import metrics
 from pipeline.gateway.access import public
 from pipeline.gateway.context import Gateway, gateway_of
 from pipeline.gateway.problems import Handler
+from pipeline.gateway.request_ids import route_of
 from pipeline.telemetry import now_ms
 
 _NO_ROUTE = "none"
@@ -60,9 +61,8 @@ class GatewayMetrics(Collector):
 async def measure_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Count a call, by the route that it met: its path may hold anything."""
     began = time.monotonic()
-    resource = request.match_info.route.resource
-    route = resource.canonical if resource is not None else _NO_ROUTE
-    method = request.method if resource is not None else _NO_ROUTE
+    route = route_of(request) or _NO_ROUTE
+    method = _NO_ROUTE if route == _NO_ROUTE else request.method
     response = await handler(request)
     metrics.HTTP_REQUESTS.labels(method, route, str(response.status)).inc()
     if isinstance(response, web.Response):

@@ -1,4 +1,4 @@
-"""An id for each call, by which a client and the log mean the same one."""
+"""What a call is named by: an id of its own, by which a client and the log mean the same one; and its route."""
 
 from __future__ import annotations
 
@@ -18,3 +18,9 @@ def request_id_of(request: web.Request) -> str:
         told = request.headers.get(HEADER, "")
         request[_ID] = told if _SAFE.fullmatch(told) else secrets.token_hex(8)
     return request[_ID]
+
+
+def route_of(request: web.Request) -> str:
+    """The route that a call met, as it is written: its path may hold anything; empty: it met none."""
+    resource = request.match_info.route.resource
+    return resource.canonical if resource is not None else ""

@@ -10,6 +10,7 @@ from pipeline.kafka.records import Identity, Output, task_identity
 from pipeline.scheduling.batching import pack
 from pipeline.settings import BatchingSettings
 from pipeline.topics import LANES, MOST_TASKS_IN_BATCH
+from pipeline.tracing.spans import SpanKind, after, begin, headers_of, sampled
 
 
 def batch_records(
@@ -43,7 +44,25 @@ def batch_records(
                 batch_id.encode(),
                 codec.encode(Batch(batch_id, lane, now, tuple(batch))),
                 tuple(task_of(group, task.sample_index) for group in batch for task in group.tasks),
+                headers_of(_told(batch, LANES[lane])),
             )
+
+
+def _told(batch: Sequence[TaskGroup], lane: str) -> str:
+    """The trace of a batch: that of one of its requests, linked to those of the others."""
+    traces = dict.fromkeys(group.trace for group in batch if group.trace)
+    if not traces:
+        return ""
+    first = next(filter(sampled, traces), next(iter(traces)))
+    span = begin(
+        "write batch",
+        SpanKind.PRODUCER,
+        first,
+        links=[trace for trace in traces if trace != first],
+        attributes={"messaging.destination.name": lane, "tallystream.batch.requests": len(traces)},
+    )
+    span.end()
+    return after(span)
 
 
 def task_of(group: TaskGroup, sample_index: int) -> Identity:

@@ -46,6 +46,7 @@ def expand(
     now: int,
     limits: LimitSettings,
     refusal: TallystreamError | None = None,
+    trace: str = "",
 ) -> Expansion:
     """Expand a request whose identity is good.
 
@@ -53,6 +54,7 @@ def expand(
         appended_at: the broker's time of the record in ms.
         now: ms.
         refusal: why its record alone makes it unservable.
+        trace: that what follows goes on with.
     """
     created_at, own = created_at_of(request, appended_at), own_deadline_ms(request.mode, limits)
     profile = profile_of(request)
@@ -82,10 +84,11 @@ def expand(
         max_new_tokens=0 if error else request.sampling.max_new_tokens or profile.max_new_tokens,
         tests=request.tests if request.kind is Kind.CODE and not error else None,
         session=None if error else request.session,
+        trace=trace,
     )
     if error or deadline_at <= now:  # the window ends it, and no model is kept busy with it
         return Expansion(opened, ())
-    return Expansion(opened, _groups(request, profile, count, created_at, deadline_at))
+    return Expansion(opened, _groups(request, profile, count, opened))
 
 
 def created_at_of(request: InferenceRequest, appended_at: int) -> int:
@@ -118,7 +121,7 @@ def _question(request: InferenceRequest) -> str:
 
 
 def _groups(
-    request: InferenceRequest, profile: Profile, count: int, created_at: int, deadline_at: int
+    request: InferenceRequest, profile: Profile, count: int, opened: Opened
 ) -> tuple[tuple[int, TaskGroup], ...]:
     def shape(index: int) -> tuple[str, str]:
         return role_of(profile, index).value, path_of(profile, index)
@@ -148,8 +151,8 @@ def _groups(
                     max_new_tokens=min(sampling.max_new_tokens or drawn.max_new_tokens, drawn.max_new_tokens)
                     if role is Role.FIRST
                     else sampling.max_new_tokens or drawn.max_new_tokens,
-                    created_at=created_at,
-                    deadline_at=deadline_at,
+                    created_at=opened.created_at,
+                    deadline_at=opened.deadline_at,
                     tasks=tuple(
                         SampleTask(i, role, None if sampling.seed is None else sampling.seed + i)
                         for i in indices
@@ -161,6 +164,7 @@ def _groups(
                     repetition_penalty=sampling.repetition_penalty or 1.0,
                     top_logprobs=sampling.top_logprobs or 0,
                     cache=request.mode is Mode.FAST and request.cache is CachePolicy.ALLOW,
+                    trace=opened.trace,
                 ),
             )
         )

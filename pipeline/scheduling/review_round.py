@@ -74,6 +74,7 @@ def review_groups(plan: Round, opened: Opened, samples: Mapping[int, Sample]) ->
             created_at=opened.created_at,
             deadline_at=plan.until,
             tasks=(SampleTask(opened.expected + place, Role.REVIEW),),
+            trace=opened.trace,
         )
         for place, pair in enumerate(plan.pairs)
     )

@@ -11,6 +11,7 @@ from pipeline.kafka.crash_journal import Work, work_of
 from pipeline.kafka.dead_letters import Source
 from pipeline.kafka.records import Finished
 from pipeline.scheduling.waiting import Assigned
+from pipeline.tracing.spans import trace_of
 
 
 def unpack(batch: Batch, source: Source, deaths: Callable[[Work], int]) -> list[Assigned]:
@@ -20,13 +21,14 @@ def unpack(batch: Batch, source: Source, deaths: Callable[[Work], int]) -> list[
         deaths: how many processes have died with a request's part of the batch in hand.
     """
     record, place = work_of(source), (source.topic, source.partition)
+    trace = trace_of(source.headers)
     tasks: list[Assigned] = []
     for part, group in enumerate(batch.groups):
         work = record._replace(part=part)
         died = deaths(work)
         for task in group.tasks:
             finished = Finished(place, source.offset, len(tasks))
-            tasks.append(Assigned(group, task, finished, batch.created_at, batch.lane, work, died))
+            tasks.append(Assigned(group, task, finished, batch.created_at, batch.lane, work, died, trace))
     return tasks
 
 

@@ -34,6 +34,7 @@ class Assigned:
         lane: where it waits.
         work: what is blamed if the process dies while it runs: its request's part of the batch.
         deaths: how many processes have died with that in hand.
+        batch_trace: that of the batch's writing.
     """
 
     group: TaskGroup
@@ -43,6 +44,7 @@ class Assigned:
     lane: int
     work: Work
     deaths: int = 0
+    batch_trace: str = ""
 
     @property
     def key(self) -> TaskKey:

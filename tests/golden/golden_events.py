@@ -53,6 +53,7 @@ _ERROR = ErrorInfo("generation_failed", "the row broke", retriable=True)
 _CALLBACK = Callback("https://example.org/hook?a=1", "main", ("first_answer", "done"))
 _MESSAGES = (Message("system", "Be brief."), Message("user", "六乘七是多少? 🙂"))
 _VOTES = (Vote("42", 2, 0.875, 0.75, (0, 2), 0.5), Vote("四十一", 1, 0.5, 0.25, (1,)))
+_TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01 vendor=值"
 _SURENESS = Sureness(0.75, 0.5, 3, 1, 2, 4, 0.25)
 
 GOLDEN: dict[str, Event] = {
@@ -105,6 +106,7 @@ GOLDEN: dict[str, Event] = {
                     repetition_penalty=1.25,
                     top_logprobs=5,
                     cache=True,
+                    trace=_TRACE,
                 ),
             ),
         ),
@@ -128,6 +130,7 @@ GOLDEN: dict[str, Event] = {
             tests="assert f() == 1\n",
             content="0123456789abcdef01234567",
             session=Session("u", "s"),
+            trace=_TRACE,
         ),
         Sample(
             request_id="q-1",
@@ -208,6 +211,7 @@ GOLDEN: dict[str, Event] = {
             error=_ERROR,
             attempts_before=4,
             failing_since=_AT - 3,
+            trace=_TRACE,
         ),
         Control("q-1", 1, ControlAction.DECIDED, _AT, "done"),
         Progress("q-1", 1, ProgressKind.VOTES, _AT, Status.FIRST_ANSWER, 2, "tok 续", _VOTES),
@@ -223,6 +227,7 @@ GOLDEN: dict[str, Event] = {
             request=b"\xc3\x01",
             status=Status.PARTIAL_DONE,
             answer="42",
+            trace=_TRACE,
         ),
         Conversation(
             user="u",

@@ -255,3 +255,15 @@ def told(aggregator: Aggregator) -> list[Status]:
 def changelog(aggregator: Aggregator) -> Log:
     log: Any = aggregator.changelog
     return log
+
+
+async def test_a_result_goes_on_with_its_requests_trace_after_a_restart(aggregator: Aggregator) -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    sink = Sink()
+    await aggregator.handle([record(replace(opened(1), trace=trace, deadline_at=2**42))], sink)
+    later = Aggregator(aggregator.settings, CODEC, (SAMPLES, 0), aggregator.changelog, aggregator.tell)
+    await later.prepare()
+    await later.handle([SAMPLE], sink)
+    later.close()
+    (out,) = (out for out in sink.written if out.topic == RESULTS)
+    assert out.headers == (("traceparent", trace.encode()),)

@@ -60,6 +60,16 @@ class TestWhatArrives:
         for secret in (SECRET, NEXT_SECRET):
             Webhook(secret).verify(body, headers)
 
+    async def test_the_callback_goes_on_with_its_results_trace(self) -> None:
+        trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        async with receiving() as receiver:
+            await attempt(delivery(receiver.url, trace=f"{trace} vendor=7"))
+            await attempt(delivery(receiver.url, trace="none\r\nx-evil: 1"))
+            await attempt(delivery(receiver.url))
+        told = [{name.lower(): value for name, value in headers.items()} for headers, _ in receiver.requests]
+        assert (told[0]["traceparent"], told[0]["tracestate"]) == (trace, "vendor=7")
+        assert all("traceparent" not in headers and "x-evil" not in headers for headers in told[1:])
+
     async def test_a_retry_has_the_same_id_and_body_and_a_fresh_signature(self) -> None:
         async with receiving(web.Response(status=503), web.Response()) as receiver:
             sent = delivery(receiver.url)

@@ -395,3 +395,13 @@ async def test_what_is_not_written_does_not_wait(tmp_path: Path) -> None:
             assert (await here.post())[2]["code"] == "broker_down"
         here.intake.refuses = None
         assert (await here.post())[0] == 202
+
+
+async def test_a_task_goes_on_with_its_callers_trace(tmp_path: Path) -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    async with world(tmp_path) as here:
+        await here.post(headers={"traceparent": trace, "tracestate": "vendor=7"})
+        await here.post(headers={"traceparent": "none"})
+        first, second = here.intake.written
+    assert first.headers == (("traceparent", trace.encode()), ("tracestate", b"vendor=7"))
+    assert second.headers == ()

@@ -10,13 +10,14 @@ import pytest
 from talk_events import CODEC, request
 
 from agents.batcher import Batcher
-from pipeline.events import InferenceRequest, Opened, Session, Turn, TurnKind
+from pipeline.events import Batch, InferenceRequest, Opened, Session, Turn, TurnKind
 from pipeline.kafka.dead_letters import Source
-from pipeline.kafka.records import Identity, Output, opened_identity
+from pipeline.kafka.records import Headers, Identity, Output, opened_identity
 from pipeline.settings import load_settings
 from pipeline.topics import LANES, REQUESTS, SAMPLES, TURNS, request_partition, session_shard
 
 SHARDS = 3
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 PLACE = (REQUESTS, request_partition("q", 3, SHARDS))
 SESSION = Session("u", "s")
 
@@ -37,7 +38,9 @@ async def batcher() -> AsyncIterator[Batcher]:
     worker.close()
 
 
-async def written(batcher: Batcher, asks: InferenceRequest, *known: Identity) -> list[Output]:
+async def written(
+    batcher: Batcher, asks: InferenceRequest, *known: Identity, headers: Headers = ()
+) -> list[Output]:
     sink: Any = Known(*known)
     batcher._sink = sink
     outputs: list[Output] = []
@@ -46,7 +49,7 @@ async def written(batcher: Batcher, asks: InferenceRequest, *known: Identity) ->
         outputs.extend(found)
 
     value = CODEC.encode(asks)
-    await batcher.handle([Source(*PLACE, 0, 2**42, asks.request_id.encode(), value)], emit)
+    await batcher.handle([Source(*PLACE, 0, 2**42, asks.request_id.encode(), value, headers)], emit)
     return outputs
 
 
@@ -97,3 +100,16 @@ async def test_without_a_session_a_request_goes_to_its_lane(batcher: Batcher) ->
     outputs = await written(batcher, replace(request("q"), created_at=0, session=None))
     assert [out.topic for out in outputs] == [SAMPLES, LANES[3]]
     assert opened_identity("q", 0) in outputs[0].identities
+
+
+async def test_what_a_request_leads_to_goes_on_with_its_trace(batcher: Batcher) -> None:
+    headers = (("traceparent", TRACE.encode()),)
+    asks = replace(request("q"), created_at=0)
+    marker, turn = await written(batcher, asks, headers=headers)
+    opened, word = CODEC.decode(marker.value or b""), CODEC.decode(turn.value or b"")
+    assert isinstance(opened, Opened) and isinstance(word, Turn)
+    assert (opened.trace, word.trace, marker.headers) == (TRACE, TRACE, headers)
+    _, batch = await written(batcher, replace(asks, session=None), headers=headers)
+    event = CODEC.decode(batch.value or b"")
+    assert isinstance(event, Batch) and [group.trace for group in event.groups] == [TRACE]
+    assert batch.headers == headers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 
 import pytest
 from talk_events import CODEC, asked_word, ended_word
@@ -193,3 +194,17 @@ async def test_what_sessions_holds_is_read_after_older_owners_were_fenced(
     with pytest.raises(BrokerDownError):
         owner.open_sink(7)
     assert steps == ["fenced", "read", "closed"]
+
+
+async def test_a_turn_that_waited_goes_on_with_its_own_trace_after_a_takeover(owner: Conversations) -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    sink = Sink()
+    words = [asked_word("q-1", 1_000), replace(asked_word("q-2", 1_000), trace=trace)]
+    await owner.handle([record(word, offset) for offset, word in enumerate(words)], sink)
+    later = Conversations(SETTINGS, CODEC, (TURNS, SHARD))
+    later.restore(sink.kept)
+    await later.handle([record(ended_word("q-1", 1_000), 2)], sink)
+    later.close()
+    first, second = (batch for _, batch in sink.batches())
+    assert isinstance(first, Batch) and isinstance(second, Batch)
+    assert (first.groups[0].trace, second.groups[0].trace) == ("", trace)

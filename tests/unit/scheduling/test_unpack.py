@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pipeline.events import Batch, FinishReason, Kind, Message, Mode, SampleTask, TaskGroup
 from pipeline.kafka.crash_journal import Work, work_of
 from pipeline.kafka.dead_letters import Source
@@ -59,3 +61,10 @@ def test_poison_ends_as_an_error_that_a_retry_does_not_help() -> None:
     assert end.error is not None
     assert (end.error.code, end.error.retriable) == ("poison_record", False)
     assert "3 worker processes" in end.error.message and "of a" in end.error.message
+
+
+def test_tasks_are_linked_to_the_batch_they_came_in() -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    source = replace(SOURCE, headers=(("traceparent", trace.encode()),))
+    (task,) = unpack(Batch("b", 3, 7, (group("a", 1),)), source, lambda _: 0)
+    assert task.batch_trace == trace

@@ -1,0 +1,1 @@
+"""One trace from the POST to the callback."""
