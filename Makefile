@@ -16,29 +16,40 @@ PROCESSES ?= 2
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 PREPARED := .venv/.prepared
+PROMETHEUS := $(CURDIR)/.venv/prometheus/usr/bin
 
-.PHONY: help setup browser demo test chaos bench lint format clean
+.PHONY: help setup browser prometheus demo test containers chaos bench lint format clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 setup: $(PREPARED) ## install into .venv; fetch Kafka and prepare the model
 
 demo: setup ## run the whole pipeline on a dozen questions
 	@$(BIN)/tallystream demo $(ARGS)
 
-test: setup browser ## lint, check types and run all tests (ARGS go to pytest)
+test: setup browser prometheus ## lint, check types and run all tests (ARGS go to pytest)
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check
 	@$(BIN)/pyright
-	@$(BIN)/pytest $(if $(findstring -n,$(ARGS)),,-n $(PROCESSES) --dist loadfile --no-loadscope-reorder) $(ARGS)
+	@PATH="$(PROMETHEUS):$$PATH" $(BIN)/pytest $(if $(findstring -n,$(ARGS)),,-n $(PROCESSES) --dist loadfile --no-loadscope-reorder) $(ARGS)
 
-# The page's tests look at it in a real browser, and are skipped where there is none.
+# The page's tests look at it in a real browser, those of the rules ask Prometheus; where there is none, they are skipped.
 browser:
 	@command -v chromium chromium-browser google-chrome >/dev/null || ! command -v apt-get >/dev/null || [ "$$(id -u)" != 0 ] || { \
 		echo "installing chromium, which the page is tested in …"; \
 		apt-get install -qq -y chromium >/dev/null 2>&1 || { apt-get update -qq && apt-get install -qq -y chromium; } >/dev/null 2>&1 || \
 		echo "it can not be installed: the page's tests are skipped"; }
+
+# Unpacked, not installed: its package would start a service.
+prometheus: $(INSTALLED) browser
+	@command -v prometheus >/dev/null || [ -x $(PROMETHEUS)/prometheus ] || ! command -v apt-get >/dev/null || { \
+		echo "fetching Prometheus, which the rules are tested with …"; \
+		mkdir -p .venv/prometheus && cd .venv/prometheus && apt-get download -qq prometheus >/dev/null 2>&1 && dpkg-deb -x prometheus_*.deb . || \
+		echo "it can not be fetched: its tests are skipped"; }
+
+containers: setup ## build the images, and kill every container while tasks run (needs Docker and 10 GB)
+	@TALLYSTREAM_TEST_CONTAINERS=1 $(BIN)/pytest -s tests/containers $(ARGS)
 
 chaos: setup ## kill everything 200 times and audit the topics (--kills N --seed S --json FILE …)
 	@$(BIN)/tallystream chaos $(ARGS)

@@ -12,7 +12,9 @@ import pytest
 from pipeline.kafka.local_broker import choose_broker
 from pipeline.kafka.local_registry import LocalRegistry
 from pipeline.settings import Settings, load_settings
+from tests.coordinators import load_coordinators
 from tests.integration.running import asker, running
+from tests.kafka_container import kafka_container, wanted
 
 __all__ = ["asker", "running"]  # one pipeline for the whole session, so the fixture must have one home
 
@@ -36,7 +38,10 @@ def say() -> Say:
 @pytest.fixture(scope="session")
 def bootstrap(say: Say) -> Iterator[str]:
     """The bootstrap address of one real Kafka for the whole session, started by the first test that asks."""
-    with choose_broker(load_settings(), say) as address:
+    settings = load_settings()
+    chosen = kafka_container(say) if wanted(settings, say) else choose_broker(settings, say)
+    with chosen as address:
+        load_coordinators(address)
         yield address
 
 

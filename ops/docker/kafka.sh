@@ -13,7 +13,7 @@ node.id=1
 # A node alone that comes back waits until its old registration has timed out.
 broker.session.timeout.ms=30000
 listeners=PLAINTEXT://:9092,HOST://:9094,CONTROLLER://127.0.0.1:9093
-advertised.listeners=PLAINTEXT://${name}:9092,HOST://localhost:9094
+advertised.listeners=PLAINTEXT://${name}:9092,HOST://localhost:${KAFKA_PORT:-9094}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,HOST:PLAINTEXT,CONTROLLER:PLAINTEXT
 controller.quorum.voters=1@127.0.0.1:9093
 log.dirs=${data}/log
