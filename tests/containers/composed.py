@@ -83,11 +83,9 @@ class Composed:
 
     def callbacks(self) -> list[dict[str, str]]:
         """What the receiver has had."""
-        return [
-            json.loads(line[line.index("{") :])
-            for line in self.run("logs", "--no-color", "receiver").splitlines()
-            if "{" in line
-        ]
+        log = ["docker", "logs", self.container("receiver")]
+        said = subprocess.run(log, stdout=subprocess.PIPE, text=True, check=True).stdout
+        return [json.loads(line) for line in said.splitlines()]
 
 
 @contextmanager

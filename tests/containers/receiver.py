@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -11,7 +12,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         told = {"id": self.headers["webhook-id"], "task": body["data"]["request_id"], "type": body["type"]}
-        print(json.dumps(told), flush=True)
+        sys.stdout.write(json.dumps(told) + "\n")  # in one piece: several come at once
+        sys.stdout.flush()
         self.send_response(204)
         self.end_headers()
 

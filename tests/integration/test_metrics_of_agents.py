@@ -83,7 +83,10 @@ def test_each_hop_counts_what_went_through_it(pipeline: OwnPipeline) -> None:
     assert found["tallystream_deliveries_held{}"] == 0
 
 
-@pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed (Debian: apt-get install prometheus)")
+@pytest.mark.skipif(
+    shutil.which("prometheus") is None,
+    reason="there is no prometheus (Debian: apt-get install prometheus)",
+)
 def test_prometheus_scrapes_every_process_and_understands_every_rule(
     pipeline: OwnPipeline, tmp_path: Path
 ) -> None:
