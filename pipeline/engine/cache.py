@@ -108,6 +108,11 @@ class SlotCache:
         return self._layers[index]
 
     @property
+    def width(self) -> int:
+        """Positions of each row that there is room for."""
+        return self._width
+
+    @property
     def bytes(self) -> int:
         """Memory of all layers."""
         return sum(tensor.nbytes for tensor in self._tensors())

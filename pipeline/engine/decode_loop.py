@@ -114,8 +114,8 @@ class DecodeLoop:
     def _try_join(self, row: Row) -> tuple[Tensor | None, ErrorInfo | None, bool]:
         """Read on and, when all is read, give the row a slot; returns the logits that follow its tokens.
 
-        Without logits and failure, the row goes on next turn: as much is read as may be now, or the cache
-        has no room for it yet. The last value says whether the failure was memory.
+        Without logits and failure, the row goes on next turn: as much is read as may be now, the cache has no
+        room for it yet, or has to be copied for it. The last value says whether the failure was memory.
         """
         try:
             if not row.prompt:
@@ -129,6 +129,8 @@ class DecodeLoop:
                     return None, None, False
                 self._unread -= tokens
                 self._reader.advance(prefix)
+            if self._unread < self._reader.chunk and self._table.widens_for(row):
+                return None, None, False  # the others wait for a chunk or for this, not for both
             self._table.join(row, prefix)
             self._joining = row.prefix = None
             return prefix.logits, None, False

@@ -62,6 +62,10 @@ class SlotTable:
         longest = max(each.length for each in [*self.active, row])
         return not self.active or self._runner.cache.fits(len(self.active) + 1, longest + 1)
 
+    def widens_for(self, row: Row) -> bool:
+        """Whether rows that run would have to be copied into a wider cache for one more."""
+        return bool(self.active) and row.length > self._runner.cache.width
+
     def join(self, row: Row, prefix: Prefix) -> None:
         """Give a row the next slot, with all its tokens read.
 

@@ -53,6 +53,22 @@ def test_rows_go_on_while_a_long_prompt_is_read(tiny, deterministic):
         assert 1 in (one, next_one), "two chunks without a step between"
 
 
+def test_rows_wait_for_the_last_chunk_or_for_a_wider_cache_and_not_for_both(tiny):
+    forwards: list[tuple[int, ...]] = []
+
+    def hook(ids, _positions, logits):
+        forwards.append(tuple(ids.shape))
+        return logits
+
+    with running(altered(tiny, hook), rows=3, prefill_chunk=32) as (engine, recorder):
+        engine.submit(task("first", "a", temperature=0, max_new_tokens=60))
+        recorder.wait_tokens(TaskKey("first", 0, 0), 2)
+        engine.submit(task("long", LONG, temperature=0, max_new_tokens=3))
+        recorder.wait_done(2)
+    last = max(place for place, (_, tokens) in enumerate(forwards) if tokens > 1)
+    assert forwards[last + 1 : last + 3] == [(1, 1), (2, 1)]
+
+
 def test_a_seed_draws_the_same_whatever_the_chunk(tiny):
     tasks = [
         task(i, LONG[: 60 * i + 5], seed=i, temperature=0.9, top_p=0.95, max_new_tokens=10) for i in range(4)
