@@ -113,6 +113,7 @@ class EngineSettings(BaseModel):
     dtype: str = Field("float32", pattern="^(float32|bfloat16|float16)$")
     weights: Weights = Field(Weights.FULL, description="int8 is refused where it harms the model")
     device: str = "cpu"
+    packed: bool = Field(True, description="on a CPU: weights lie as its kernels read them; faster steps")
     deterministic: bool = Field(False, description="same seed, same bits, at any load; costs speed")
     lookup_tokens: int = Field(
         0,

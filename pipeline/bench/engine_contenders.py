@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import transformers
 
+from pipeline.bench.engine_models import ours
 from pipeline.bench.engine_work import Work
 from pipeline.engine.base import Completion, GenerationTask, SamplingParams, TaskKey
 from pipeline.engine.model import LoadedModel
@@ -96,8 +97,10 @@ def contenders(settings: Settings, loaded: LoadedModel, rows: int) -> dict[str, 
     """All ways by name, each with as many threads and at most ``rows`` rows at once."""
     torch.set_num_threads(thread_count(settings.engine))
 
+    packed = ours(loaded, settings)
+
     def by_slots(works: Sequence[Work]) -> None:
-        with slots(settings, loaded, rows=rows) as running:
+        with slots(settings, packed, rows=rows) as running:
             running.draw(works)
 
     # The manager changes a model's attention for good.

@@ -10,8 +10,7 @@ from itertools import accumulate
 
 from pipeline.bench.effort import Effort
 from pipeline.bench.engine_contenders import generate, slots
-from pipeline.bench.engine_models import load
-from pipeline.bench.engine_rates import ROWS
+from pipeline.bench.engine_models import ROWS, load, ours
 from pipeline.bench.engine_work import Work, uniform
 from pipeline.bench.figures import figure, percentile
 from pipeline.bench.parts import Say
@@ -29,6 +28,7 @@ def open_loop(settings: Settings, effort: Effort, say: Say) -> Iterable[Row]:
     """Poisson arrivals at 2.5 × the rate at which serving one after another saturates."""
     for name in effort.engine_models:
         loaded = load(name, settings)
+        packed = ours(loaded, settings)
         works = uniform(loaded, effort.engine_tasks, 32, 32)
         found: defaultdict[str, list[float]] = defaultdict(list)
         for repeat in range(effort.repeats):
@@ -39,11 +39,11 @@ def open_loop(settings: Settings, effort: Effort, say: Say) -> Iterable[Row]:
             arrivals = list(accumulate(chance.expovariate(_OFFERED * capacity) for _ in works))
             _note(found, _ONE, arrivals, ends_in_turn(arrivals, service))
             say(f"round {repeat + 1} of {effort.repeats}: {name}, {_SLOTS}")
-            with slots(settings, loaded, rows=ROWS) as running:
+            with slots(settings, packed, rows=ROWS) as running:
                 began = time.perf_counter()
                 running.draw(works)
                 found["saturated"].append(len(works) / (time.perf_counter() - began) / capacity)
-            _note(found, _SLOTS, arrivals, _serve(settings, loaded, works, arrivals))
+            _note(found, _SLOTS, arrivals, _serve(settings, packed, works, arrivals))
         yield from _rows(name, found)
 
 

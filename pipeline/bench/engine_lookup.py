@@ -13,7 +13,7 @@ import torch
 
 from pipeline.bench.effort import Effort
 from pipeline.bench.engine_contenders import slots
-from pipeline.bench.engine_models import NAMED, load
+from pipeline.bench.engine_models import NAMED, load, ours
 from pipeline.bench.engine_work import Work, work
 from pipeline.bench.figures import figure
 from pipeline.bench.parts import Say
@@ -60,7 +60,7 @@ def prompt_lookup(settings: Settings, effort: Effort, say: Say) -> Iterable[Row]
     How often a model repeats itself is the model's; what that is worth is the engine's, so most of what it says is set.
     """
     for name in effort.engine_models:
-        loaded = load(name, settings)
+        loaded = ours(load(name, settings), settings)
         cases = _set_words(loaded) | (_own_words(loaded) if name == NAMED else {})
         ratios: defaultdict[str, list[float]] = defaultdict(list)
         for repeat in range(effort.repeats):

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from pipeline.bench.effort import Effort
 from pipeline.bench.engine_contenders import slots
-from pipeline.bench.engine_models import Forward, Watched, load
+from pipeline.bench.engine_models import Forward, Watched, load, ours
 from pipeline.bench.engine_work import Work, uniform
 from pipeline.bench.figures import figure
 from pipeline.bench.parts import Say
@@ -25,7 +25,7 @@ _SAMPLES = 5
 def shared_prompt(settings: Settings, effort: Effort, say: Say) -> Iterable[Row]:
     """Five samples of a 300-token prompt with 16 tokens each, against five prompts that share nothing."""
     for name in effort.engine_models:
-        loaded = load(name, settings)
+        loaded = ours(load(name, settings), settings)
         different = uniform(loaded, _SAMPLES, 300, 16)
         ways = {"shared": [different[0]] * _SAMPLES, "unshared": different}
         found: defaultdict[str, list[float]] = defaultdict(list)
@@ -62,7 +62,7 @@ def _time_to(settings: Settings, loaded: LoadedModel, works: Sequence[Work]) -> 
 def stall(settings: Settings, effort: Effort, say: Say) -> Iterable[Row]:
     """Time between steps of four rows while a 1,500-token prompt is read."""
     for name in effort.engine_models:
-        loaded = load(name, settings)
+        loaded = ours(load(name, settings), settings)
         found: defaultdict[str, list[float]] = defaultdict(list)
         for repeat in range(effort.repeats):
             say(f"round {repeat + 1} of {effort.repeats}: {name}, a long prompt beside four rows")

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pipeline.bench.effort import Effort
 from pipeline.bench.engine_contenders import contenders, slots
-from pipeline.bench.engine_models import load
+from pipeline.bench.engine_models import ROWS, load, ours
 from pipeline.bench.engine_work import Work, mixed, tokens, uniform
 from pipeline.bench.figures import figure
 from pipeline.bench.parts import Say
@@ -18,7 +18,6 @@ from pipeline.bench.rows import Bound, Goal, Row
 from pipeline.engine.int8 import quantise
 from pipeline.settings import Settings
 
-ROWS = 16
 _GOALS = {
     "sequential generate": Goal(Bound.AT_LEAST, 3.4),
     "transformers' manager": Goal(Bound.AT_LEAST, 1.25),
@@ -45,15 +44,21 @@ def number_types(settings: Settings, effort: Effort, say: Say) -> Iterable[Row]:
     """The slot engine in float32 and bfloat16 and with int8 weights, in turn."""
     for name in effort.engine_models:
         loaded = load(name, settings)
-        models = {"float32": copy.deepcopy(loaded.model).float(), "bfloat16": loaded.model.bfloat16()}
-        models["float32, int8 weights"] = copy.deepcopy(models["float32"])
-        quantise(models["float32, int8 weights"])
+        plain = replace(loaded, model=loaded.model.float())
+        int8 = copy.deepcopy(plain.model)
+        quantise(int8)
+        models = {
+            "float32": ours(plain, settings),
+            "float32, not packed": plain,
+            "float32, int8 weights": ours(replace(plain, model=int8), settings),
+            "bfloat16": ours(replace(plain, model=copy.deepcopy(plain.model).bfloat16()), settings),
+        }
         works = mixed(loaded, effort.engine_tasks)
         rates: defaultdict[str, list[float]] = defaultdict(list)
         for repeat in range(effort.repeats):
             for dtype, model in models.items():
                 say(f"round {repeat + 1} of {effort.repeats}: {name}, {dtype}")
-                with slots(settings, replace(loaded, model=model), rows=ROWS) as running:
+                with slots(settings, model, rows=ROWS) as running:
                     began = time.perf_counter()
                     running.draw(works)
                     rates[dtype].append(tokens(works) / (time.perf_counter() - began))

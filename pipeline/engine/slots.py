@@ -15,6 +15,7 @@ from pipeline.engine.base import EngineListener
 from pipeline.engine.cache import WIDTH_STEP, SlotCache, round_down
 from pipeline.engine.decode_loop import DecodeLoop
 from pipeline.engine.model import LoadedModel, load_model
+from pipeline.engine.packed import pack
 from pipeline.engine.prefix import PrefixStore
 from pipeline.engine.prompt_lookup import Drafter
 from pipeline.engine.prompt_reader import PromptReader
@@ -28,6 +29,18 @@ _log = structlog.get_logger(__name__)
 
 
 EXIT_ENGINE_BROKEN = 71
+
+
+def load_for_slots(settings: Settings) -> LoadedModel:
+    """The model that the settings name, with packed layers where that can be.
+
+    Raises:
+        ModelLoadError: as ``load_model``.
+    """
+    loaded = load_model(settings)
+    if settings.engine.packed and (count := pack(loaded.model, settings.engine.rows)):
+        _log.info("layers packed", count=count)
+    return loaded
 
 
 class SlotEngine(ThreadedEngine):
@@ -45,7 +58,7 @@ class SlotEngine(ThreadedEngine):
         self,
         settings: Settings,
         *,
-        load: Callable[[Settings], LoadedModel] = load_model,
+        load: Callable[[Settings], LoadedModel] = load_for_slots,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()

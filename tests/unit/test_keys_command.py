@@ -33,7 +33,7 @@ def test_a_key_is_shown_once(home: Path) -> None:
     code, listed = run("list", "--json")
     assert code == 0
     assert json.loads(listed)["id"] == principal.key_id
-    assert text.strip().split("_")[2] not in listed + run("list")[1]
+    assert text.strip().split("_", 2)[2] not in listed + run("list")[1]
     assert "digest" not in listed
 
 
