@@ -49,18 +49,20 @@ def pack(model: Any, rows: int) -> int:
     Returns:
         How many layers that were.
     """
-    found = [
-        (parent, name, child)
+    places = [
+        (parent, name)
         for parent in model.modules()
         for name, child in parent.named_children()
         if type(child) is nn.Linear
     ]
-    if not found or not _works(found[0][2], rows):
+    if not places or not _works(getattr(*places[0]), rows):
         return 0
     packed = 0
-    for parent, name, linear in found:
-        if _packable(linear):
-            setattr(parent, name, PackedLinear(linear, rows))
+    for parent, name in places:
+        if _packable(linear := getattr(parent, name)):
+            setattr(
+                parent, name, PackedLinear(linear, rows)
+            )  # one by one: only one layer is ever there twice
             packed += 1
     return packed
 
