@@ -143,14 +143,14 @@ class Aggregator(PartitionWorker):
         moves += [((result.request_id, result.run), result.status) for result in results]
         untold = [(key, state) for key, state in moves if not self._over(key)]
         fresh = [result for result in results if not self._superseded(result)]
-        spans = [self._span(result, now) for result in fresh]
-        for result, span in zip(fresh, spans, strict=True):
+        voted = [(result, self._span(result, now)) for result in fresh]
+        for result, span in voted:
             outputs += self._publication(result, now, after(span))
         for key, plan in rounds:
             outputs += self._reviews(key, plan, now)
         if outputs:
             await emit(outputs)
-        for result, span in zip(fresh, spans, strict=True):
+        for result, span in voted:
             metrics.result_published(result)
             span.end()
         for result in results:

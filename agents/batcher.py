@@ -142,6 +142,8 @@ class Batcher(PartitionWorker):
                 trace=after(span),
             )
             span.set_attributes(_attributes(expansion.opened))
+            if (refused := expansion.opened.error) is not None:
+                failed(span, refused.code)
             fresh = not self.sink.has(opened_identity(request.request_id, request.run))
             if fresh:
                 markers.append(expansion.opened)
@@ -155,7 +157,12 @@ class Batcher(PartitionWorker):
             elif fresh and expansion.groups:
                 outputs.append(self._turn(session, expansion.opened, record))
         outputs += batch_records(
-            groups, shard=self.shard, codec=self.codec, limits=self.settings.batching, now=now_ms()
+            groups,
+            shard=self.shard,
+            codec=self.codec,
+            limits=self.settings.batching,
+            now=now_ms(),
+            spans=spans,
         )
         await emit(outputs)
         for span in spans:

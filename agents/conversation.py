@@ -39,6 +39,7 @@ from pipeline.session_table import SessionKey, kept_records, request_of, restore
 from pipeline.settings import Settings
 from pipeline.telemetry import now_ms
 from pipeline.topics import DEAD_LETTERS, SAMPLES, SESSIONS, TURNS, session_key, session_shard, shard_of
+from pipeline.tracing.spans import Span, bounded
 
 _MOST_RECORDS = 256
 
@@ -103,17 +104,20 @@ class Conversations(PartitionWorker):
         for key in self._overdue(now):
             before.setdefault(key, self.talks[key])
         groups: dict[int, list[tuple[int, TaskGroup]]] = {}
+        spans: list[Span] = []
         for key in before:
             for shard, group in self._begun(key, now):
                 groups.setdefault(shard, []).append(group)
         for shard, begun in groups.items():
             outputs += batch_records(
-                begun, shard=shard, codec=self.codec, limits=self.settings.batching, now=now
+                begun, shard=shard, codec=self.codec, limits=self.settings.batching, now=now, spans=spans
             )
         for key, talk in before.items():
             outputs += kept_records(key, talk, self.talks.get(key), self.shard, self.codec)
         if outputs:
             await emit(outputs)
+        for span in spans:
+            span.end()
 
     def _read(self, records: Sequence[Source]) -> list[tuple[Source, _Word | DecodeError]]:
         """Each record's turn, and what it asks; or why it is none. Blocking, where a registry is asked."""
@@ -158,7 +162,11 @@ class Conversations(PartitionWorker):
             heapq.heappush(self._due, (next_at(talk, limits), key))
         for turn, request in begun:
             expansion = expand(
-                request, appended_at=turn.appended_at, now=now, limits=self.settings.limits, trace=turn.trace
+                request,
+                appended_at=turn.appended_at,
+                now=now,
+                limits=self.settings.limits,
+                trace=bounded(turn.trace),
             )
             shard = shard_of(turn.request_id, self.settings.shards)
             yield from ((shard, group) for group in expansion.groups)

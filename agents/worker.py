@@ -191,12 +191,11 @@ class Worker:
                 task = generation_task(assigned, now=0, limits=self._settings.engine)
                 self._answers.put(assigned.tenant, task, completion)
         outputs = [letter for letter, _ in self._parked]
-        drawn = [(one, sample_of(one, completion, worker=self._name)) for one, completion in samples]
-        spans = [begin_sample_span(one, sample) for one, sample in drawn]
-        outputs += [self._output(sample, span) for (_, sample), span in zip(drawn, spans, strict=True)]
+        drawn = [self._drawn(one, completion) for one, completion in samples]
+        outputs += [self._output(sample, span) for _, sample, span in drawn]
         if self._consumer.publish(outputs, [*finished, *(end for _, end in self._parked)]):
             self._parked.clear()
-            for (assigned, sample), span in zip(drawn, spans, strict=True):
+            for assigned, sample, span in drawn:
                 metrics.sample_published(sample, assigned.lane)
                 end_sample_span(span, sample)
             self._publish_at = time.monotonic() + worth_waiting(len(outputs))
@@ -217,6 +216,10 @@ class Worker:
             self._tokens.again(key)
         else:
             self._desk.end(completion)
+
+    def _drawn(self, assigned: Assigned, completion: Completion) -> tuple[Assigned, Sample, Span]:
+        sample = sample_of(assigned, completion, worker=self._name)
+        return assigned, sample, begin_sample_span(assigned, sample)
 
     def _output(self, sample: Sample, span: Span) -> Output:
         value = fitted_sample(sample, self._codec.encode, LARGEST_SAMPLE)

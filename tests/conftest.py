@@ -8,10 +8,14 @@ from collections.abc import Callable, Iterator
 
 import hypothesis
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from pipeline.kafka.local_broker import choose_broker
 from pipeline.kafka.local_registry import LocalRegistry
 from pipeline.settings import Settings, load_settings
+from pipeline.tracing import spans
 from tests.coordinators import load_coordinators
 from tests.integration.running import asker, running
 from tests.kafka_container import kafka_container, wanted
@@ -50,6 +54,17 @@ def registry_url(say: Say) -> Iterator[str]:
     """The Confluent-style address of one real schema registry for the whole session."""
     with LocalRegistry(load_settings().home, say=say) as registry:
         yield registry.url
+
+
+@pytest.fixture
+def told_spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    """What a collector would have had from this process during the test."""
+    kept = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+    monkeypatch.setattr(spans, "_tracer", provider.get_tracer("test"))
+    yield kept
+    provider.shutdown()
 
 
 @pytest.fixture

@@ -85,7 +85,11 @@ class WebhookClient:
             delivery.delivery_id,
             delivery.attempt + 1,
         )
-        told["http.request.method"], told["server.address"] = "POST", endpoint_of(delivery.url)
+        told["http.request.method"] = "POST"
+        if (
+            endpoint := endpoint_of(delivery.url)
+        ) != delivery.url:  # else it is no URL, and may hold anything
+            told["server.address"] = endpoint
         span = begin("deliver callback", SpanKind.CLIENT, delivery.trace, attributes=told)
         try:
             outcome = await self._attempted(delivery, now, fields_of(after(span)))
@@ -94,6 +98,9 @@ class WebhookClient:
             if outcome.code is not OutcomeCode.DELIVERED:
                 failed(span, outcome.code)
             return outcome
+        except BaseException:
+            failed(span, "interrupted")
+            raise
         finally:
             span.end()
 

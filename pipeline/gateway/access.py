@@ -43,13 +43,13 @@ def check_binding(settings: Settings, *, keys: bool) -> None:
 
 def is_public(request: web.Request) -> bool:
     """Whether a call met a handler that needs no key."""
-    return request.match_info.http_exception is None and getattr(request.match_info.handler, _PUBLIC, False)
+    return getattr(request.match_info.handler, _PUBLIC, False)
 
 
 @web.middleware
 async def access_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Let a call through, and say whose it is, as ``principal_of``."""
-    if request.match_info.http_exception is None and not is_public(request):
+    if not is_public(request) and request.match_info.http_exception is None:
         principal = request[PRINCIPAL] = _principal(request)
         if request.path.startswith("/v1/"):
             gateway_of(request).buckets.take(principal, time.monotonic())

@@ -10,7 +10,7 @@ from opentelemetry import trace
 from pipeline.gateway.access import is_public
 from pipeline.gateway.problems import Handler
 from pipeline.gateway.request_ids import request_id_of, route_of
-from pipeline.tracing.spans import SpanKind, begin, failed, trace_of_fields
+from pipeline.tracing.spans import SpanKind, begin, failed, trace_from
 
 
 @web.middleware
@@ -25,14 +25,16 @@ async def trace_middleware(request: web.Request, handler: Handler) -> web.Stream
     span = begin(
         f"{request.method} {route}" if route else request.method,
         SpanKind.SERVER,
-        trace_of_fields(request.headers),
+        trace_from(
+            request.headers.get("traceparent", ""), ",".join(request.headers.getall("tracestate", []))
+        ),
         attributes={
             "http.request.method": request.method,
             "http.route": route,
             "tallystream.call_id": request_id_of(request),
         },
     )
-    with trace.use_span(span, end_on_exit=True, record_exception=False):
+    with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
         response = await handler(request)
         span.set_attribute("http.response.status_code", response.status)
         if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:

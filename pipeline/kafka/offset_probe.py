@@ -48,7 +48,10 @@ class OffsetProbe:
         self._looked: dict[Place, _Look] = {}
 
     def standings(self, places: Sequence[Place]) -> Mapping[Place, Standing]:
-        """Where the group stands in these partitions; without those of which a fetch did not say it in time.
+        """Where the group stands in these partitions.
+
+        One of which a fetch did not say in time how far it is behind counts as not behind: what it has committed is
+        known, and its moves are.
 
         Raises:
             BrokerDownError: Kafka does not answer.
@@ -68,8 +71,9 @@ class OffsetProbe:
             raise BrokerDownError(str(error)) from error
         return {
             place: Standing(self._position(place, offset, ends[place]), metadata, ends[place])
-            for place, (offset, metadata) in committed.items()
             if place in found or place not in stale
+            else Standing(offset, metadata, offset)
+            for place, (offset, metadata) in committed.items()
         }
 
     def _stale(self, place: Place, offset: int, end: int) -> bool:

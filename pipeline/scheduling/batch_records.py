@@ -10,7 +10,7 @@ from pipeline.kafka.records import Identity, Output, task_identity
 from pipeline.scheduling.batching import pack
 from pipeline.settings import BatchingSettings
 from pipeline.topics import LANES, MOST_TASKS_IN_BATCH
-from pipeline.tracing.spans import SpanKind, after, begin, headers_of, sampled
+from pipeline.tracing.spans import Span, SpanKind, after, begin, headers_of, sampled
 
 
 def batch_records(
@@ -20,12 +20,14 @@ def batch_records(
     codec: Codec,
     limits: BatchingSettings,
     now: int,
+    spans: list[Span],
 ) -> Iterator[Output]:
     """Pack lanes' groups of one shard into batches; a batch's identities are those of its tasks.
 
     Args:
         groups: each with its lane.
         now: ms.
+        spans: takes those of the batches, to be ended when these are written.
     """
     for lane in sorted({lane for lane, _ in groups}):
         sized = ((group, _size(group)) for group_lane, group in groups if group_lane == lane)
@@ -44,24 +46,25 @@ def batch_records(
                 batch_id.encode(),
                 codec.encode(Batch(batch_id, lane, now, tuple(batch))),
                 tuple(task_of(group, task.sample_index) for group in batch for task in group.tasks),
-                headers_of(_told(batch, LANES[lane])),
+                headers_of(_trace(batch, LANES[lane], spans)),
             )
 
 
-def _told(batch: Sequence[TaskGroup], lane: str) -> str:
+def _trace(batch: Sequence[TaskGroup], lane: str, spans: list[Span]) -> str:
     """The trace of a batch: that of one of its requests, linked to those of the others."""
     traces = dict.fromkeys(group.trace for group in batch if group.trace)
     if not traces:
         return ""
     first = next(filter(sampled, traces), next(iter(traces)))
+    requests = len({(group.request_id, group.run) for group in batch})
     span = begin(
         "write batch",
         SpanKind.PRODUCER,
         first,
         links=[trace for trace in traces if trace != first],
-        attributes={"messaging.destination.name": lane, "tallystream.batch.requests": len(traces)},
+        attributes={"messaging.destination.name": lane, "tallystream.batch.requests": requests},
     )
-    span.end()
+    spans.append(span)
     return after(span)
 
 
@@ -72,4 +75,5 @@ def task_of(group: TaskGroup, sample_index: int) -> Identity:
 def _size(group: TaskGroup) -> int:
     texts = sum(len(turn.content.encode()) + 16 for turn in group.messages)
     texts += sum(len(text.encode()) + 8 for text in group.stop) + len(group.tenant.encode())
+    texts += len(group.trace.encode())
     return texts + sum(map(len, group.images)) + 32 * len(group.tasks) + 256

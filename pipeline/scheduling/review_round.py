@@ -10,6 +10,7 @@ from pipeline.fusion import Verdict, VotePolicy
 from pipeline.fusion.review import Pair, pairs
 from pipeline.language import Language
 from pipeline.scheduling.prompt_paths import REVIEW, prompt_paths
+from pipeline.tracing.spans import bounded
 
 MOST_TOKENS = 256
 """Of one review: a few sentences and a line."""
@@ -74,7 +75,7 @@ def review_groups(plan: Round, opened: Opened, samples: Mapping[int, Sample]) ->
             created_at=opened.created_at,
             deadline_at=plan.until,
             tasks=(SampleTask(opened.expected + place, Role.REVIEW),),
-            trace=opened.trace,
+            trace=bounded(opened.trace),
         )
         for place, pair in enumerate(plan.pairs)
     )

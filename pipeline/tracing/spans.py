@@ -22,7 +22,9 @@ from pipeline.kafka.records import Headers
 __all__ = ["Span", "SpanKind"]
 
 _PARENT, _STATE = "traceparent", "tracestate"
-_PARENT_FORM = re.compile(r"[0-9a-f]{2}(?:-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2})")
+_PARENT_FORM = re.compile(r"(?!ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_PARENT_LENGTH: Final = 55
+"""Of what every version has; a later one may say more behind it."""
 _LONGEST_STATE: Final = 512
 """Characters, as many as W3C asks to hand on at least: what a record leads to must fit its topic."""
 
@@ -35,12 +37,23 @@ def trace_of(headers: Headers) -> str:
     texts = {name: value for name, value in reversed(headers) if name in (_PARENT, _STATE)}
     if not (parent := texts.get(_PARENT)):
         return ""
-    return _joined(parent.decode("ascii", "replace"), (texts.get(_STATE) or b"").decode("ascii", "replace"))
+    return trace_from(
+        parent.decode("ascii", "replace"), (texts.get(_STATE) or b"").decode("ascii", "replace")
+    )
 
 
-def trace_of_fields(fields: Mapping[str, str]) -> str:
-    """The same of HTTP's fields, whose names are read in any case."""
-    return _joined(fields.get(_PARENT, ""), fields.get(_STATE, ""))
+def trace_from(parent: str, state: str) -> str:
+    """The trace that W3C's two texts name."""
+    parent, more = parent[:_PARENT_LENGTH], parent[_PARENT_LENGTH:]
+    if not _PARENT_FORM.fullmatch(parent) or (more and (parent.startswith("00") or more[0] != "-")):
+        return ""
+    return f"{parent} {state}" if state and len(state) <= _LONGEST_STATE and state.isprintable() else parent
+
+
+def bounded(trace: str) -> str:
+    """A trace that was kept in a field, as it could have come in headers."""
+    parent, _, state = trace.partition(" ")
+    return trace_from(parent, state)
 
 
 def fields_of(trace: str) -> dict[str, str]:
@@ -80,7 +93,7 @@ def after(span: Span) -> str:
     """What the steps after a span carry on."""
     fields: dict[str, str] = {}
     _format.inject(fields, otel.set_span_in_context(span, Context()))
-    return _joined(fields.get(_PARENT, ""), fields.get(_STATE, ""))
+    return trace_from(fields.get(_PARENT, ""), fields.get(_STATE, ""))
 
 
 def current() -> str:
@@ -106,9 +119,3 @@ def of_request(request_id: str, run: int) -> dict[str, AttributeValue]:
 
 def _context(trace: str) -> Context:
     return _format.extract(fields_of(trace), Context())
-
-
-def _joined(parent: str, state: str) -> str:
-    if not _PARENT_FORM.fullmatch(parent):
-        return ""
-    return f"{parent} {state}" if state and len(state) <= _LONGEST_STATE and state.isprintable() else parent

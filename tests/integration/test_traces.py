@@ -11,6 +11,8 @@ import httpx
 import pytest
 
 from pipeline.health_server import read_agents
+from pipeline.kafka.read_back import read_back
+from pipeline.topics import RESULTS, SAMPLES
 from tests.eventually import eventually
 from tests.integration.own_pipeline import own_pipeline
 from tests.integration.span_collector import SpanCollector, collecting
@@ -28,6 +30,7 @@ class Traced:
     collector: SpanCollector
     trace: str
     ids: list[str]
+    written: list[tuple[str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +65,11 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
                 ids.append(answer.json()["id"])
             with pipeline.agents(["batcher", "worker"]):
                 eventually(lambda: len(collector.callbacks) == len(ids), 120)
-        yield Traced(collector, trace, ids)  # every process has ended, and told the rest
+            written = [
+                (message.topic() or "", dict(message.headers() or ()).get("traceparent", b"").decode())
+                for message in read_back(pipeline.settings, [(topic, 0) for topic in (SAMPLES, RESULTS)])
+            ]
+        yield Traced(collector, trace, ids, written)  # every process has ended, and told the rest
 
 
 def test_one_trace_leads_from_the_client_to_the_callback(traced: Traced) -> None:
@@ -80,6 +87,13 @@ def test_one_trace_leads_from_the_client_to_the_callback(traced: Traced) -> None
     (callback,) = [each for each in found.callbacks if traced.trace in each["traceparent"]]
     assert callback["traceparent"] == f"00-{traced.trace}-{called.id}-01"
     assert callback["tracestate"] == "vendor=7"
+
+
+def test_records_that_others_read_carry_the_span_that_wrote_them(traced: Traced) -> None:
+    spans = traced.collector.spans
+    for topic, names in ((SAMPLES, {"open request", "draw sample"}), (RESULTS, {"vote"})):
+        carried = {tuple(parent.split("-")[1:3]) for where, parent in traced.written if where == topic}
+        assert carried == {(span.trace, span.id) for span in spans if span.name in names}
 
 
 def test_each_span_says_who_told_it_and_of_what(traced: Traced) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from test_window_table import Log
 from window_events import opened, sample
 
@@ -267,3 +268,27 @@ async def test_a_result_goes_on_with_its_requests_trace_after_a_restart(aggregat
     later.close()
     (out,) = (out for out in sink.written if out.topic == RESULTS)
     assert out.headers == (("traceparent", trace.encode()),)
+
+
+async def test_a_vote_is_told_once_its_result_is_written(
+    aggregator: Aggregator, told_spans: InMemorySpanExporter
+) -> None:
+    sink = Sink()
+    sink.failures = 1
+    late = record(replace(opened(3), request_id="late", deadline_at=1), 2)
+    with pytest.raises(BrokerDownError):
+        await aggregator.handle([MARKER, SAMPLE, late], sink)
+    assert not told_spans.get_finished_spans()
+    await aggregator.handle([MARKER, SAMPLE, late], sink)
+    found = {
+        dict(span.attributes or {})["tallystream.request_id"]: dict(span.attributes or {})
+        for span in told_spans.get_finished_spans()
+    }
+    assert found["q"] == {
+        "tallystream.request_id": "q",
+        "tallystream.run": 0,
+        "tallystream.revision": 0,
+        "tallystream.status": "done",
+        "tallystream.votes": (1,),
+    }
+    assert found["late"]["error.type"] == "deadline_exceeded"

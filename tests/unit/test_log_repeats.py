@@ -35,3 +35,8 @@ def test_its_memory_is_bounded() -> None:
     for number in range(2_000):
         repeats.filter(record("rdkafka", "x" * number))
     assert len(repeats._kinds) == 256
+
+
+def test_a_collector_that_is_away_is_heard_once_in_a_while() -> None:
+    repeats = Repeats(clock=lambda: 0.0)
+    assert [repeats.filter(record("opentelemetry.exporter", "failed")) for _ in range(2)] == [True, False]

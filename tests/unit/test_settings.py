@@ -66,6 +66,8 @@ def test_caches_go_where_the_desktop_says(monkeypatch: pytest.MonkeyPatch) -> No
         ("WORKER__TENANT_WEIGHTS", '{"gold": 0}'),
         ("WEBHOOK__JITTER", "2"),
         ("ENGINE", "slots"),
+        ("TRACING__ENDPOINT", "collector:4318"),
+        ("TRACING__SHARE", "2"),
     ],
 )
 def test_a_wrong_value_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:

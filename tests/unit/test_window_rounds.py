@@ -163,3 +163,14 @@ def test_programs_that_are_not_run_in_time_are_voted_on() -> None:
     (result,) = programs().settle(DEADLINE)
     assert result.status is Status.DONE
     assert result.why.endswith("no program was run in time: the samples' agreement decided")
+
+
+def test_reviews_go_on_with_their_requests_trace() -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    window = deep(*LEVEL)
+    assert window.opened is not None
+    window.opened = replace(window.opened, trace=trace)
+    plan = window.round(NOW)
+    assert plan is not None
+    groups = review_groups(plan, window.opened, window.samples)
+    assert groups and {group.trace for group in groups} == {trace}

@@ -17,6 +17,7 @@ from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from standardwebhooks import Webhook
 from webhook_servers import (
     NEXT_SECRET,
@@ -69,6 +70,27 @@ class TestWhatArrives:
         told = [{name.lower(): value for name, value in headers.items()} for headers, _ in receiver.requests]
         assert (told[0]["traceparent"], told[0]["tracestate"]) == (trace, "vendor=7")
         assert all("traceparent" not in headers and "x-evil" not in headers for headers in told[1:])
+
+    async def test_each_attempt_is_told_with_what_became_of_it(
+        self, told_spans: InMemorySpanExporter
+    ) -> None:
+        async with receiving(web.Response(status=503), web.Response()) as receiver:
+            await attempt(delivery(receiver.url))
+            await attempt(delivery(receiver.url, attempt=1))
+            await attempt(delivery("https://[bad/hook?token=SECRET"))
+            ended = asyncio.create_task(attempt(delivery(receiver.url)))
+            await asyncio.sleep(0)
+            ended.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await ended
+        spans = told_spans.get_finished_spans()
+        first, second, bad, *_ = told = [dict(span.attributes or {}) for span in spans]
+        assert (first["http.response.status_code"], first["error.type"]) == (503, "http_error")
+        assert (first["tallystream.attempt"], second["tallystream.attempt"]) == (1, 2)
+        assert first["server.address"] == f"127.0.0.1:{receiver.port}"
+        assert second["http.response.status_code"] == 200 and "error.type" not in second
+        assert "SECRET" not in repr(told) and "server.address" not in bad
+        assert all(each["error.type"] == "interrupted" for each in told[3:])
 
     async def test_a_retry_has_the_same_id_and_body_and_a_fresh_signature(self) -> None:
         async with receiving(web.Response(status=503), web.Response()) as receiver:

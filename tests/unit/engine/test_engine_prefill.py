@@ -65,8 +65,17 @@ def test_rows_wait_for_the_last_chunk_or_for_a_wider_cache_and_not_for_both(tiny
         recorder.wait_tokens(TaskKey("first", 0, 0), 2)
         engine.submit(task("long", LONG, temperature=0, max_new_tokens=3))
         recorder.wait_done(2)
-    last = max(place for place, (_, tokens) in enumerate(forwards) if tokens > 1)
+        forwards.append((0, 0))
+        engine.submit(task("longer", LONG[:-1], temperature=0, max_new_tokens=30))
+        recorder.wait_started(TaskKey("longer", 0, 0), 1)
+        engine.submit(task("short", "b", temperature=0, max_new_tokens=3))
+        recorder.wait_done(4)
+    mark = forwards.index((0, 0))
+    last = max(place for place, (_, tokens) in enumerate(forwards[:mark]) if tokens > 1)
     assert forwards[last + 1 : last + 3] == [(1, 1), (2, 1)]
+    short = max(place for place, (_, tokens) in enumerate(forwards) if tokens > 1)
+    rows = forwards[short - 1][0]
+    assert forwards[short + 1] == (rows + 1, 1), "what fits beside the others joins at once"
 
 
 def test_a_seed_draws_the_same_whatever_the_chunk(tiny):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from pipeline.errors import BrokerDownError, DependencyDownError
 from pipeline.events import (
@@ -25,6 +26,7 @@ from pipeline.store.tasks import LaneLoad, Load
 from tests.unit.gateway.gateway_world import World, world
 
 KEY = {"Idempotency-Key": "order 66"}
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 def result(request_id: str, status: Status = Status.DONE) -> Result:
@@ -398,10 +400,37 @@ async def test_what_is_not_written_does_not_wait(tmp_path: Path) -> None:
 
 
 async def test_a_task_goes_on_with_its_callers_trace(tmp_path: Path) -> None:
-    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     async with world(tmp_path) as here:
-        await here.post(headers={"traceparent": trace, "tracestate": "vendor=7"})
+        await here.post(headers={"traceparent": TRACE, "tracestate": "vendor=7"})
         await here.post(headers={"traceparent": "none"})
         first, second = here.intake.written
-    assert first.headers == (("traceparent", trace.encode()), ("tracestate", b"vendor=7"))
+    assert first.headers == (("traceparent", TRACE.encode()), ("tracestate", b"vendor=7"))
     assert second.headers == ()
+
+
+async def test_calls_are_told_by_their_route_refused_ones_too(
+    tmp_path: Path, told_spans: InMemorySpanExporter
+) -> None:
+    async with world(tmp_path, keyed=True) as here:
+        key = here.key("acme")
+        await here.post(key=key)
+        await here.call("GET", "/v1/tasks/one", key=key)
+        await here.call("GET", "/v1/tasks/one")
+        await here.call("GET", "/no/such/page", key=key)
+        here.intake.refuses = BrokerDownError("away")
+        headers = [("tracestate", "a=1"), ("tracestate", "b=2"), ("traceparent", TRACE)]
+        headers.append(("Authorization", f"Bearer {key}"))
+        await here.session.post(f"{here.url}/v1/tasks", headers=headers, json={"prompt": "2 + 2?"})
+        for page in ("/healthz", "/metrics"):
+            await here.call("GET", page)
+    found = told_spans.get_finished_spans()
+    statuses = [dict(span.attributes or {})["http.response.status_code"] for span in found]
+    assert [(span.name, status) for span, status in zip(found, statuses, strict=True)] == [
+        ("POST /v1/tasks", 202),
+        ("GET /v1/tasks/{id}", 404),
+        ("GET /v1/tasks/{id}", 401),
+        ("GET", 404),
+        ("POST /v1/tasks", 503),
+    ]
+    assert [dict(span.attributes or {}).get("error.type") for span in found] == [None] * 4 + ["503"]
+    assert found[-1].context.trace_state.to_header() == "a=1,b=2"

@@ -35,6 +35,7 @@ class Consumer:
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self.fetched: list[Record | None] = []
+        self.assigned = False
 
     def get_watermark_offsets(self, place: TopicPartition, **_: Any) -> tuple[int, int]:
         return 0, 5
@@ -45,18 +46,21 @@ class Consumer:
     def poll(self, timeout: float) -> Record | None:
         return self.fetched.pop(0)
 
-    def assign(self, places: list[TopicPartition]) -> None: ...
+    def assign(self, places: list[TopicPartition]) -> None:
+        self.assigned = True
 
-    def unassign(self) -> None: ...
+    def unassign(self) -> None:
+        self.assigned = False
 
 
-def test_a_fetch_that_is_late_leaves_out_its_partition_until_it_comes(
+def test_while_a_fetch_is_late_its_partition_counts_as_not_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     consumer = Consumer()
     monkeypatch.setattr(offset_probe, "assigned_consumer", lambda *_, **__: consumer)
     probe = OffsetProbe(load_settings(bootstrap="nowhere:1"), "worker")
     consumer.fetched = [None]
-    assert probe.standings([BUSY, IDLE]) == {IDLE: Standing(5, "", 5)}
+    assert probe.standings([BUSY, IDLE]) == {BUSY: Standing(2, "", 2), IDLE: Standing(5, "", 5)}
+    assert not consumer.assigned
     consumer.fetched = [Record()]
     assert probe.standings([BUSY, IDLE]) == {BUSY: Standing(3, "", 5), IDLE: Standing(5, "", 5)}

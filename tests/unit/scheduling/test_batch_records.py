@@ -19,7 +19,7 @@ UNSAMPLED = f"00-{'c' * 32}-{'c' * 16}-00"
 
 def headers_of_batch(*traces: str) -> Headers:
     groups = [(3, replace(group(f"q-{place}", 1), trace=trace)) for place, trace in enumerate(traces)]
-    (batch,) = batch_records(groups, shard=0, codec=Codec(), limits=LIMITS, now=0)
+    (batch,) = batch_records(groups, shard=0, codec=Codec(), limits=LIMITS, now=0, spans=[])
     return batch.headers
 
 

@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from talk_events import CODEC, request
 
 from agents.batcher import Batcher
+from pipeline.errors import BrokerDownError
 from pipeline.events import Batch, InferenceRequest, Opened, Session, Turn, TurnKind
 from pipeline.kafka.dead_letters import Source
 from pipeline.kafka.records import Headers, Identity, Output, opened_identity
@@ -113,3 +115,44 @@ async def test_what_a_request_leads_to_goes_on_with_its_trace(batcher: Batcher) 
     event = CODEC.decode(batch.value or b"")
     assert isinstance(event, Batch) and [group.trace for group in event.groups] == [TRACE]
     assert batch.headers == headers
+
+
+async def test_steps_are_told_once_they_are_written_with_what_they_were_and_what_went_wrong(
+    batcher: Batcher, told_spans: InMemorySpanExporter
+) -> None:
+    asks = replace(request("q"), created_at=0, session=None)
+    other = next(f"r{n}" for n in range(99) if request_partition(f"r{n}", 3, SHARDS) == PLACE[1])
+    records = [
+        Source(*PLACE, offset, 2**42, b"", value)
+        for offset, value in enumerate(
+            [CODEC.encode(asks), CODEC.encode(replace(asks, request_id=other, prompt="")), b"no event"]
+        )
+    ]
+    sink: Any = Known()
+    batcher._sink = sink
+
+    async def refuse(_: Iterable[Output]) -> None:
+        raise BrokerDownError("away")
+
+    async def take(_: Iterable[Output]) -> None: ...
+
+    with pytest.raises(BrokerDownError):
+        await batcher.handle(records, refuse)
+    assert not told_spans.get_finished_spans()
+    await batcher.handle(records, take)
+    found = told_spans.get_finished_spans()
+    assert [span.name for span in found] == ["open request"] * 3 + ["write batch"]
+    good, refused, letter, batch = (dict(span.attributes or {}) for span in found)
+    assert good == {
+        "messaging.destination.name": REQUESTS,
+        "messaging.kafka.offset": 0,
+        "messaging.destination.partition.id": str(PLACE[1]),
+        "tallystream.request_id": "q",
+        "tallystream.run": 0,
+        "tallystream.priority": 3,
+        "tallystream.mode": "fast",
+        "tallystream.samples": 1,
+    }
+    assert (refused["error.type"], letter["error.type"]) == ("invalid_request", "bad_magic")
+    assert letter["messaging.kafka.offset"] == 2
+    assert batch == {"messaging.destination.name": LANES[3], "tallystream.batch.requests": 1}

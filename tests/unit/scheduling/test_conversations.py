@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from talk_events import CODEC, asked_word, ended_word
 
 from agents import conversation
@@ -34,6 +35,7 @@ SETTINGS = load_settings(
 )  # pyright: ignore
 SHARD = session_shard("u", "s", SHARDS)
 KEY = session_key("u", "s")
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 class Sink:
@@ -197,9 +199,8 @@ async def test_what_sessions_holds_is_read_after_older_owners_were_fenced(
 
 
 async def test_a_turn_that_waited_goes_on_with_its_own_trace_after_a_takeover(owner: Conversations) -> None:
-    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     sink = Sink()
-    words = [asked_word("q-1", 1_000), replace(asked_word("q-2", 1_000), trace=trace)]
+    words = [asked_word("q-1", 1_000), replace(asked_word("q-2", 1_000), trace=TRACE)]
     await owner.handle([record(word, offset) for offset, word in enumerate(words)], sink)
     later = Conversations(SETTINGS, CODEC, (TURNS, SHARD))
     later.restore(sink.kept)
@@ -207,4 +208,19 @@ async def test_a_turn_that_waited_goes_on_with_its_own_trace_after_a_takeover(ow
     later.close()
     first, second = (batch for _, batch in sink.batches())
     assert isinstance(first, Batch) and isinstance(second, Batch)
-    assert (first.groups[0].trace, second.groups[0].trace) == ("", trace)
+    assert (first.groups[0].trace, second.groups[0].trace) == ("", TRACE)
+
+
+async def test_a_turns_batch_is_told_once_it_is_written(
+    owner: Conversations, told_spans: InMemorySpanExporter
+) -> None:
+    async def refuse(_: Iterable[Output]) -> None:
+        raise BrokerDownError("away")
+
+    word = record(replace(asked_word("q-1", 1_000), trace=TRACE), 0)
+    with pytest.raises(BrokerDownError):
+        await owner.handle([word], refuse)
+    assert not told_spans.get_finished_spans()
+    owner.restore({})
+    await owner.handle([word], Sink())
+    assert [span.name for span in told_spans.get_finished_spans()] == ["write batch"]
