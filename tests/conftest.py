@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -21,6 +22,10 @@ from tests.integration.running import asker, running
 from tests.kafka_container import kafka_container, wanted
 
 __all__ = ["asker", "running"]  # one pipeline for the whole session, so the fixture must have one home
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Run in the background, where a shell lets Ctrl-C be ignored by all that is started: its tests send it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Say = Callable[[str], None]
 
