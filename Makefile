@@ -45,7 +45,9 @@ browser:
 prometheus: $(INSTALLED) browser
 	@command -v prometheus >/dev/null || [ -x $(PROMETHEUS)/prometheus ] || ! command -v apt-get >/dev/null || { \
 		echo "fetching Prometheus, which the rules are tested with …"; \
-		mkdir -p .venv/prometheus && cd .venv/prometheus && apt-get download -qq prometheus >/dev/null 2>&1 && dpkg-deb -x prometheus_*.deb . || \
+		mkdir -p .venv/prometheus && cd .venv/prometheus && \
+		{ apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; }; } >/dev/null 2>&1 && \
+		dpkg-deb -x prometheus_*.deb . || \
 		echo "it can not be fetched: its tests are skipped"; }
 
 containers: setup ## build the images, and kill every container while tasks run (needs Docker and 10 GB)
