@@ -6,10 +6,7 @@ from opentelemetry.util.types import AttributeValue
 
 from pipeline.events import Sample
 from pipeline.scheduling.waiting import Assigned
-from pipeline.tracing.spans import Span, SpanKind, begin, failed, of_request
-
-NANOSECONDS = 1_000_000
-"""Of a millisecond."""
+from pipeline.tracing.spans import NANOSECONDS, Span, SpanKind, begin, failed, of_request
 
 
 def begin_sample_span(assigned: Assigned, sample: Sample) -> Span:

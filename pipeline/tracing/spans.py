@@ -21,6 +21,9 @@ from pipeline.kafka.records import Headers
 
 __all__ = ["Span", "SpanKind"]
 
+NANOSECONDS: Final = 1_000_000
+"""Of a millisecond, as spans count."""
+
 _PARENT, _STATE = "traceparent", "tracestate"
 _PARENT_FORM = re.compile(r"(?!ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _PARENT_LENGTH: Final = 55
@@ -85,7 +88,7 @@ def begin(
     """
     context = _context(trace)
     others = [Link(otel.get_current_span(_context(link)).get_span_context()) for link in links if link]
-    began = None if at is None else at * 1_000_000
+    began = None if at is None else at * NANOSECONDS
     return _tracer.start_span(name, context, kind, attributes, others, start_time=began)
 
 

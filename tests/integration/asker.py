@@ -99,10 +99,12 @@ class Asker:
     def finals(self, ids: Iterable[str]) -> dict[str, Result]:
         """Wait until each of these requests has its final result."""
         wanted = set(ids)
-        self.until(
-            lambda: wanted <= {r.request_id for r in self.results() if r.status.terminal}, "final results"
-        )
+        self.until(lambda: self.ended(wanted), "final results")
         return {r.request_id: r for r in self.results() if r.status.terminal and r.request_id in wanted}
+
+    def ended(self, ids: Iterable[str]) -> bool:
+        """Whether each of these requests has its final result."""
+        return set(ids) <= {r.request_id for r in self.results() if r.status.terminal}
 
     def dead_letter(self, value: bytes) -> dict[str, str]:
         """Wait for the dead letter with these bytes; returns the cause from its headers."""

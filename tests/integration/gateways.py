@@ -31,11 +31,17 @@ def pipeline_with_gateways(folder: Path, count: int) -> Generator[tuple[OwnPipel
         for slot in range(count):
             stack.enter_context(pipeline.agents(["gateway"], slot=slot))
 
-        def urls() -> list[str]:
-            agents = read_agents(pipeline.settings)
-            return [agent.url.removesuffix("/healthz") for agent in agents if "gateway" in agent.name]
+        yield pipeline, ready_gateways(pipeline, count)
 
-        eventually(lambda: len(urls()) == count, _START)
-        for url in urls():
-            eventually(lambda url=url: httpx.get(f"{url}/readyz").is_success, _START)
-        yield pipeline, urls()
+
+def ready_gateways(pipeline: OwnPipeline, count: int) -> list[str]:
+    """Where the pipeline's gateways are, once all of so many are ready."""
+
+    def urls() -> list[str]:
+        agents = read_agents(pipeline.settings)
+        return [agent.url.removesuffix("/healthz") for agent in agents if "gateway" in agent.name]
+
+    eventually(lambda: len(urls()) == count, _START)
+    for url in urls():
+        eventually(lambda url=url: httpx.get(f"{url}/readyz").is_success, _START)
+    return urls()

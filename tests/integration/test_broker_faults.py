@@ -91,7 +91,7 @@ def _until_ended(pipeline: OwnPipeline, asker: Asker, asked: list[str]) -> None:
 
     def ended() -> bool:
         nonlocal looked_at
-        if set(asked) <= {result.request_id for result in asker.results() if result.status.terminal}:
+        if asker.ended(asked):
             return True
         if time.monotonic() - looked_at > _PATIENT:
             print("Kafka has forgotten transactions:", mender.mend() or mender.end_hanging())

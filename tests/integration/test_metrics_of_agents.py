@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 import urllib.request
@@ -22,21 +21,14 @@ from pipeline.free_ports import free_ports
 from pipeline.health_server import read_agents
 from pipeline.settings import Settings
 from pipeline.stack import AGENTS
+from tests.asked_metrics import DASHBOARD, RULES, asked, family
 from tests.eventually import eventually
 from tests.integration.asker import Asker
 from tests.integration.own_pipeline import OwnPipeline, own_pipeline
 
 pytestmark = pytest.mark.integration
 
-OPS = Path(__file__).resolve().parents[2] / "ops"
-RULES, DASHBOARD = OPS / "prometheus" / "alerts.yml", OPS / "grafana" / "dashboards" / "tallystream.json"
-_SUFFIX = re.compile(r"_(total|bucket|sum|count)$")
 Ask = Callable[..., Any]
-
-
-def asked(text: str) -> set[str]:
-    """The metrics that rules or panels ask for."""
-    return {_SUFFIX.sub("", name) for name in re.findall(r"\btallystream_\w+", text)}
 
 
 def told(settings: Settings) -> Counter[str]:
@@ -44,8 +36,8 @@ def told(settings: Settings) -> Counter[str]:
     found: Counter[str] = Counter()
     for agent in read_agents(settings):
         with urllib.request.urlopen(agent.url.replace("/healthz", "/metrics"), timeout=30) as page:
-            for family in text_string_to_metric_families(page.read().decode()):
-                for sample in family.samples:
+            for metric in text_string_to_metric_families(page.read().decode()):
+                for sample in metric.samples:
                     labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
                     found[f"{sample.name}{{{labels}}}"] += sample.value
     return found
@@ -107,9 +99,7 @@ def test_prometheus_scrapes_every_process_and_understands_every_rule(
         firing = [rule["name"] for rule in rules(ask) if rule["state"] == "firing"]
     roles = {agent.name.partition("-")[0] for agent in agents}
     assert roles == {*AGENTS, "gateway"}
-    assert asked(RULES.read_text()) | asked(DASHBOARD.read_text()) <= {
-        _SUFFIX.sub("", name) for name in known
-    }
+    assert asked(RULES.read_text()) | asked(DASHBOARD.read_text()) <= {family(name) for name in known}
     assert firing == []
 
 

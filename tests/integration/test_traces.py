@@ -10,10 +10,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from pipeline.health_server import read_agents
 from pipeline.kafka.read_back import read_back
 from pipeline.topics import RESULTS, SAMPLES
 from tests.eventually import eventually
+from tests.integration.gateways import ready_gateways
 from tests.integration.own_pipeline import own_pipeline
 from tests.integration.span_collector import SpanCollector, collecting
 
@@ -44,13 +44,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
         folder: Path = tmp_path_factory.mktemp("traced")
         agents = ("aggregator", "webhook", "gateway")
         with own_pipeline(folder, agents=agents, env=env) as pipeline:
-
-            def url() -> str:
-                found = [agent.url for agent in read_agents(pipeline.settings) if "gateway" in agent.name]
-                return found[0].removesuffix("/healthz") if found else ""
-
-            eventually(url, 120)
-            eventually(lambda: httpx.get(f"{url()}/readyz").is_success, 120)
+            (url,) = ready_gateways(pipeline, 1)
             trace = uuid.uuid4().hex
             ids: list[str] = []
             own = {"traceparent": f"00-{trace}-{CLIENT_SPAN}-01", "tracestate": "vendor=7"}
@@ -60,7 +54,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
                     "mode": "standard",
                     "callback": {"url": f"{collector.url}/hook"},
                 }
-                answer = httpx.post(f"{url()}/v1/tasks", json=body, headers=headers)
+                answer = httpx.post(f"{url}/v1/tasks", json=body, headers=headers)
                 assert answer.status_code == 202, answer.text
                 ids.append(answer.json()["id"])
             with pipeline.agents(["batcher", "worker"]):

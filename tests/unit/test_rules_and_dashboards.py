@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -20,11 +19,9 @@ from pipeline.gateway.measures import GatewayMetrics
 from pipeline.ledger import Ledger
 from pipeline.partition_metrics import PartitionMetrics
 from pipeline.store.tasks import NO_LOAD
+from tests.asked_metrics import DASHBOARD, OPS, RULES, asked, family
 
-OPS = Path(__file__).resolve().parents[2] / "ops"
-RULES, TESTS = OPS / "prometheus" / "alerts.yml", OPS / "prometheus" / "alerts_test.yml"
-DASHBOARD = OPS / "grafana" / "dashboards" / "tallystream.json"
-_SUFFIX = re.compile(r"_(total|bucket|sum|count)$")
+TESTS = RULES.with_name("alerts_test.yml")
 _NoHub = SimpleNamespace(listeners=0, dropped=0)
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool is not installed (Debian: apt-get install prometheus)"
@@ -36,12 +33,8 @@ def told() -> set[str]:
     assert metrics.SAMPLES  # imported, so that they are registered
     idle = cast(Gateway, SimpleNamespace(store=SimpleNamespace(load=lambda: NO_LOAD), hub=_NoHub))
     own = [PartitionMetrics(Ledger()), GatewayMetrics(idle)]
-    families = [*REGISTRY.collect(), *(family for each in own for family in each.collect())]
-    return {_SUFFIX.sub("", family.name) for family in families}
-
-
-def asked(text: str) -> set[str]:
-    return {_SUFFIX.sub("", name) for name in re.findall(r"\btallystream_\w+", text)}
+    families = [*REGISTRY.collect(), *(metric for each in own for metric in each.collect())]
+    return {family(metric.name) for metric in families}
 
 
 def expressions() -> Iterator[str]:
