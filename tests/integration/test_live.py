@@ -112,7 +112,9 @@ def test_each_thing_is_told_when_it_happens(world: World) -> None:
     assert data(seen, "tokens") == [{"sample": 0, "text": "So it "}]
     assert [each["text"] for each in data(seen, "sample")] == ["So it follows. The answer is 7."] * 2
     assert data(seen, "result")[0]["answer"] == "7"
-    assert [event.name for event in seen][-2:] == ["result", "end"] and not data(seen, "gap")
+    names = [event.name for event in seen]
+    assert set(names[names.index("result") + 1 : -1]) <= {"sample"}  # another topic, perhaps read later
+    assert names[-1] == "end" and not data(seen, "gap")
 
 
 def test_a_task_is_seen_from_its_begin_to_its_callback(drawing: World) -> None:
@@ -159,8 +161,8 @@ def test_a_reader_that_is_cut_off_again_and_again_sees_all_of_it_once(drawing: W
 
 def test_two_gateways_tell_the_same_under_ids_that_both_understand(drawing: World) -> None:
     request_id = ask(drawing)
-    read(drawing.urls[0], request_id)
-    eventually(lambda: data(read(drawing.urls[1], request_id), "result"))
+    for url in drawing.urls:  # until its view has the samples too, and tells them where they belong
+        eventually(lambda url=url: [event.name for event in read(url, request_id)][-2:] == ["result", "end"])
     first, second = (read(url, request_id) for url in drawing.urls)
     assert [(event.name, event.id, event.data) for event in first] == [
         (event.name, event.id, event.data) for event in second
