@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from pipeline.engine.model import LoadedModel, load_model
-from pipeline.engine.packed import pack
+from pipeline.engine.slots import tune
 from pipeline.settings import Settings
 
 NAMED, TINY = "model", "tiny"
@@ -83,8 +83,7 @@ def load(name: str, settings: Settings) -> LoadedModel:
 def ours(loaded: LoadedModel, settings: Settings) -> LoadedModel:
     """A copy of the model as the slot engine has it: the other contenders have it as transformers does."""
     model = copy.deepcopy(loaded.model)
-    if settings.engine.packed:
-        pack(model, ROWS)
+    tune(model, settings.engine.model_copy(update={"rows": ROWS}))
     return replace(loaded, model=model)
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
+from typing import Any
 
 import structlog
 import torch
@@ -14,6 +15,7 @@ import torch
 from pipeline.engine.base import EngineListener
 from pipeline.engine.cache import WIDTH_STEP, SlotCache, round_down
 from pipeline.engine.decode_loop import DecodeLoop
+from pipeline.engine.grouped_heads import group_heads
 from pipeline.engine.model import LoadedModel, load_model
 from pipeline.engine.packed import pack
 from pipeline.engine.prefix import PrefixStore
@@ -32,15 +34,20 @@ EXIT_ENGINE_BROKEN = 71
 
 
 def load_for_slots(settings: Settings) -> LoadedModel:
-    """The model that the settings name, with packed layers where that can be.
+    """The model that the settings name, tuned.
 
     Raises:
         ModelLoadError: as ``load_model``.
     """
     loaded = load_model(settings)
-    if settings.engine.packed and (count := pack(loaded.model, settings.engine.rows)):
-        _log.info("layers packed", count=count)
+    tune(loaded.model, settings.engine)
     return loaded
+
+
+def tune(model: Any, options: EngineSettings) -> None:
+    """Have a model of transformers compute as the slot engine wants it: packed layers, no copies of heads."""
+    packed = pack(model, options.rows) if options.packed else 0
+    _log.info("model tuned", packed_layers=packed, grouped_heads=group_heads(model))
 
 
 class SlotEngine(ThreadedEngine):
