@@ -11,6 +11,7 @@ from agents.web.templating import page
 from agents.web.views import path_of
 from pipeline.errors import ForbiddenError, InvalidRequestError
 from pipeline.gateway.context import Gateway, gateway_of, principal_of
+from pipeline.gateway.openai.batch_told import tells_of_a_batch
 from pipeline.replay.letters import LetterPlace, Selection, place_named
 from pipeline.replay.resend import Plan, Replay
 
@@ -20,7 +21,7 @@ _NEWEST = 100
 async def deliveries(request: web.Request) -> web.Response:
     _only_admins(request)
     found = await gateway_of(request).store.recent_deliveries(_NEWEST)
-    shown = [(delivery, path_of(delivery.request_id)) for delivery in found]
+    shown = [(each, None if tells_of_a_batch(each) else path_of(each.request_id)) for each in found]
     return page(request, "deliveries.html", deliveries=shown)
 
 

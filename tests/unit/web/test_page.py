@@ -153,6 +153,16 @@ async def test_signing_in_and_out(tmp_path: Path) -> None:
         assert (await client.get("/tasks", headers=html, allow_redirects=False)).status == 303
 
 
+async def test_a_callback_of_a_batch_is_shown_and_leads_nowhere(tmp_path: Path) -> None:
+    of_task = delivery("t1", delivery_id="d1")
+    of_batch = replace(delivery("batch_0a", delivery_id="d2"), event="batch.completed")
+    async with served(tmp_path, FakeStore([], [], [of_task, of_batch])) as world:
+        text = await world.text("/deliveries")
+        links = [attributes.get("href") or "" for _, attributes in Markup(text).elements]
+    assert "batch_0a" in text
+    assert [link for link in links if link.endswith("#deliveries")] == ["/tasks/t1#deliveries"]
+
+
 @pytest.mark.parametrize(
     "there",
     ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "/a\r\nX: y"],
