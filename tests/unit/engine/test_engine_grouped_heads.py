@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+from pipeline.engine import grouped_heads
 from pipeline.engine.cache import SlotCache
 from pipeline.engine.grouped_heads import group_heads
 from pipeline.engine.prefix import Prefix
@@ -49,6 +50,48 @@ def test_prompts_and_steps_have_the_numbers_of_transformers_own_attention(tiny, 
         torch.testing.assert_close(given, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("tokens", [1, 17, 40])
+@pytest.mark.parametrize("heads", [(4, 4), (6, 2), (8, 1)])
+@pytest.mark.parametrize("at_once", [1, 2**40])
+def test_any_shape_and_type_has_exact_attention_s_numbers(monkeypatch, dtype, tokens, heads, at_once):
+    monkeypatch.setattr(grouped_heads, "_AT_ONCE", at_once)
+    queries, keys = heads
+    chance = torch.Generator().manual_seed(tokens)
+    query = torch.randn(5, queries, tokens, 16, generator=chance).to(dtype)
+    key, value = (torch.randn(5, keys, 96, 16, generator=chance).to(dtype)[:, :, :70] for _ in range(2))
+    ends = torch.tensor([1, 20, 33, 69, 70])[:, None] - torch.arange(tokens).flip(0)
+    mask = (torch.arange(70) < ends.clamp(min=1)[:, :, None])[:, None]
+    repeated = [each.double().repeat_interleave(queries // keys, 1) for each in (key, value)]
+    for scaling in (None, 0.4):
+        exact = functional.scaled_dot_product_attention(
+            query.double(), *repeated, attn_mask=mask, scale=scaling
+        )
+        given, _ = grouped_heads._attend(None, query, key, value, mask, scaling=scaling)
+        assert given.dtype is dtype and given.is_contiguous()
+        near = 4 * torch.finfo(dtype).eps * float(exact.abs().max())
+        torch.testing.assert_close(given.double(), exact.transpose(1, 2), rtol=0, atol=max(near, 1e-6))
+
+
+def test_a_row_has_the_same_bits_in_any_company():
+    query, key, value = torch.randn(16, 6, 1, 16), torch.randn(16, 2, 70, 16), torch.randn(16, 2, 70, 16)
+    mask = torch.rand(16, 1, 1, 70) < 0.8
+    whole, _ = grouped_heads._attend(None, query, key, value, mask)
+    for count in range(1, 16):
+        some, _ = grouped_heads._attend(None, query[:count], key[:count], value[:count], mask[:count])
+        assert torch.equal(some, whole[:count])
+
+
+def test_a_bad_row_harms_no_other_and_a_token_that_sees_nothing_is_finite():
+    query, key, value = torch.randn(3, 6, 1, 16), torch.randn(3, 2, 8, 16), torch.randn(3, 2, 8, 16)
+    mask = torch.ones(3, 1, 1, 8, dtype=torch.bool)
+    mask[2] = False
+    good, _ = grouped_heads._attend(None, query, key, value, mask)
+    key[0, 0, 3, 1] = torch.nan
+    bad, _ = grouped_heads._attend(None, query, key, value, mask)
+    assert bad[0].isnan().any() and torch.equal(bad[1:], good[1:]) and good.isfinite().all()
+
+
 def test_the_kernel_is_given_the_cache_itself(tiny, grouped, monkeypatch):
     heads: list[tuple[int, int]] = []
     plain = functional.scaled_dot_product_attention
@@ -58,6 +101,7 @@ def test_the_kernel_is_given_the_cache_itself(tiny, grouped, monkeypatch):
         return plain(query, key, value, **options)
 
     monkeypatch.setattr(functional, "scaled_dot_product_attention", watched)
+    monkeypatch.setattr(grouped_heads, "_FEW", 0)
     logits_of(tiny, grouped)
     assert set(heads) == {(2, 2)}
     heads.clear()
