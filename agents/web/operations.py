@@ -19,20 +19,20 @@ _NEWEST = 100
 
 
 async def deliveries(request: web.Request) -> web.Response:
-    _only_admins(request)
+    only_admins(request)
     found = await gateway_of(request).store.recent_deliveries(_NEWEST)
     shown = [(each, None if tells_of_a_batch(each) else path_of(each.request_id)) for each in found]
     return page(request, "deliveries.html", deliveries=shown)
 
 
 async def dead_letters(request: web.Request) -> web.Response:
-    _only_admins(request)
+    only_admins(request)
     return await _letters(request, "")
 
 
 async def replay(request: web.Request) -> web.Response:
     """Send one letter again, as ``tallystream dead-letters replay`` does: once, whoever else is at it."""
-    _only_admins(request)
+    only_admins(request)
     place = place_named((await posted(request)).get("letter", ""))
     if place is None:
         raise InvalidRequestError("a letter is named as 0:17", field="letter")
@@ -64,6 +64,6 @@ async def _letters(request: web.Request, told: str) -> web.Response:
     return page(request, "dead_letters.html", letters=letters, told=told)
 
 
-def _only_admins(request: web.Request) -> None:
+def only_admins(request: web.Request) -> None:
     if not principal_of(request).admin:
         raise ForbiddenError("this page is for keys of an admin")

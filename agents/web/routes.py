@@ -7,7 +7,7 @@ from functools import partial
 
 from aiohttp import web
 
-from agents.web import ask, login, operations, overview, task_list, task_page
+from agents.web import ask, login, operations, overview, resending, task_list, task_page
 from agents.web.agents_here import AGENTS_HERE, AgentsHere
 from agents.web.overview import TRAFFIC
 from agents.web.static_files import static_file
@@ -49,6 +49,7 @@ def routes() -> Iterable[web.RouteDef]:
         web.get("/tasks/{id}/samples/{index}", task_page.sample),
         web.post("/tasks/{id}/cancel", task_page.cancel),
         web.get("/deliveries", operations.deliveries),
+        web.post("/deliveries/resend", resending.resend),
         web.get("/dead-letters", operations.dead_letters),
         web.post("/dead-letters/replay", operations.replay),
         web.get("/login", login.show),

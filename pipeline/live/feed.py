@@ -27,7 +27,8 @@ from pipeline.live.record import Heard, Record
 from pipeline.scheduling.states import latest
 
 WAIT_MS = 10_000
-"""From the result, for what becomes of its callback at the first attempt, and for samples that were read later."""
+"""From the result, for what becomes of its callback at the first attempt, and for samples that were read later; from
+the moment that a callback is sent again, for its first attempt then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ class Feed:
     _samples: set[int] = field(default_factory=set[int])
     _settled: set[int] = field(default_factory=set[int])
     _final: Result | None = None
+    _asked_at: int = 0
 
     def join(
         self, status: Status, stored: Iterable[Record], remembered: Remembered, now: int
@@ -196,7 +198,12 @@ class Feed:
                 self._samples.add(event.sample_index)
             case Result() if event.status.terminal:
                 self._final = event
-            case Delivery() if event.attempt or event.state is not DeliveryState.PENDING:
+            case Delivery() if (
+                event.state is DeliveryState.PENDING and event.attempt == event.attempts_before
+            ):
+                self._settled.discard(event.revision)  # not tried yet, or to be sent again
+                self._asked_at = event.updated_at
+            case Delivery():
                 self._settled.add(event.revision)
             case _:
                 pass
@@ -221,7 +228,7 @@ class Feed:
         if told and (not wanted(final) or final.revision in self._settled):
             yield from self._end()
         elif self.due is None:
-            self.due = min(now, final.timings.finished_at) + WAIT_MS
+            self.due = min(now, max(final.timings.finished_at, self._asked_at)) + WAIT_MS
             yield from self.tick(now)
 
     def _end(self) -> Iterator[Told]:

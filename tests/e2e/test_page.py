@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -192,6 +194,37 @@ def test_callbacks_are_shown_with_their_attempts(page: Page, site: Site) -> None
     page.goto("/deliveries")
     expect(page.locator("#rows tbody tr").first).to_contain_text("delivered")
     shoot(page, "deliveries", site.folder)
+
+
+def test_a_callback_that_has_failed_is_sent_again_after_asking(page: Page, site: Site) -> None:
+    answers = [410, 204]
+
+    class Endpoint(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(answers.pop(0))
+            self.end_headers()
+
+    with HTTPServer(("127.0.0.1", 0), Endpoint) as endpoint:
+        threading.Thread(target=endpoint.serve_forever, daemon=True).start()
+        page.goto("/ask")
+        page.get_by_label("Question").fill("answers=5,5,6 Nobody is there yet")
+        page.get_by_text("More", exact=True).click()
+        page.get_by_label("Call back").fill(f"http://127.0.0.1:{endpoint.server_port}/")
+        page.locator("#ask").get_by_role("button", name="Ask").click()
+        page.wait_for_url(re.compile("/tasks/"))
+        delivery = page.locator("#deliveries .delivery")
+        expect(delivery.locator("summary .state").first).to_have_text("failed")
+        delivery.locator("summary").first.click()
+        delivery.get_by_text("Send again …").click()
+        shoot(page, "task-resend", site.folder)
+        page.get_by_role("button", name="Send it again").click()
+        expect(delivery.locator("summary .state").first).to_have_text("delivered")
+        endpoint.shutdown()
+    assert not answers
+    delivery.locator("summary").first.click()
+    expect(delivery.locator("tbody tr")).to_have_count(4)
+    expect(page.get_by_text("Send again …")).to_have_count(0)
 
 
 def test_a_dead_letter_is_shown_and_sent_again_after_asking(page: Page, site: Site) -> None:

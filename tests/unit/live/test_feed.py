@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.events import Delivery, Progress, Result, Sample, Status
+from pipeline.events import Delivery, DeliveryState, Progress, Result, Sample, Status
 from pipeline.live.feed import WAIT_MS, End, Feed, Gap, Happened, Moved, Remembered, Tokens, Told
 from pipeline.live.position import Position
 from pipeline.live.record import Record
@@ -159,6 +159,22 @@ def test_what_has_ended_long_ago_is_told_whole_and_ends() -> None:
     told = list(Feed(0).join(Status.DONE, stored, Remembered((), 2**62, None), now=10**9))
     assert [type(t) for t in told] == [Moved, Happened, Happened, Happened, End]
     assert [str(t.position) for t in told if isinstance(t, Happened)] == ["s3", "s5", "s5.r1"]
+
+
+def test_the_end_waits_for_a_callback_that_is_sent_again() -> None:
+    """However long ago the task has ended."""
+    asked = 10**6
+    final, first = record(result(callback=CALLBACK), 0), record(delivery(0), 0)
+    failed = record(replace(delivery(1), state=DeliveryState.FAILED), 1)
+    again = replace(delivery(1), state=DeliveryState.PENDING, attempts_before=1, updated_at=asked)
+    feed = Feed(0)
+    told = list(feed.join(Status.DONE, [final, first, failed, record(again, 2)], Remembered(), now=asked + 5))
+    assert End not in map(type, told) and feed.due == asked + WAIT_MS
+    delivered = replace(delivery(2), attempts_before=1, updated_at=asked + 50)
+    assert [type(t) for t in feed.take([record(delivered, 3)], asked + 60)] == [Happened, End]
+    late = Feed(0)
+    told = list(late.join(Status.DONE, [final, first, failed, record(again, 2)], Remembered(), asked + 10**5))
+    assert type(told[-1]) is End
 
 
 def test_the_end_waits_for_the_first_attempt_at_the_callback_and_not_for_longer() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 from page_world import NASTY, FakeStore, delivery, letter, running, served, voted
 
-from agents.web import operations
+from agents.web import operations, resending
+from pipeline.delivery import resend
+from pipeline.delivery.history import Kept
 from pipeline.errors import OverloadedError
 from pipeline.events import Callback, DeliveryState, Kind, Message, Mode, Status
 from pipeline.replay.letters import LetterPlace
@@ -249,7 +252,7 @@ async def test_an_overload_is_told_in_the_form(tmp_path: Path, monkeypatch: pyte
 )
 async def test_what_is_no_form_is_no_fault_of_ours(body: bytes, kind: str, tmp_path: Path) -> None:
     async with served(tmp_path) as world:
-        for path in ("/ask", "/login", "/dead-letters/replay"):
+        for path in ("/ask", "/login", "/dead-letters/replay", "/deliveries/resend"):
             response = await world.client.post(path, data=body, headers={"Content-Type": kind})
             assert 400 <= response.status < 500, path
 
@@ -257,7 +260,7 @@ async def test_what_is_no_form_is_no_fault_of_ours(body: bytes, kind: str, tmp_p
 async def test_another_site_can_not_post(tmp_path: Path) -> None:
     async with served(tmp_path) as world:
         theirs = {"Sec-Fetch-Site": "cross-site"}
-        for path in ("/ask", "/tasks/q/cancel", "/dead-letters/replay"):
+        for path in ("/ask", "/tasks/q/cancel", "/dead-letters/replay", "/deliveries/resend"):
             response = await world.client.post(path, data={"prompt": "x", "letter": "0:1"}, headers=theirs)
             assert response.status == 403, path
         assert not world.submissions.taken
@@ -336,6 +339,41 @@ async def test_replaying_a_letter_says_what_became_of_it(
         assert asked == [(0, 17)]
         wrong = await world.client.post("/dead-letters/replay", data={"letter": "all"})
         assert (wrong.status, len(asked)) == (422, 1)
+
+
+async def test_a_failed_callback_is_sent_again_and_its_task_shown_once_the_view_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, drawn = voted(["7"], "q", callback=Callback("https://hooks.example.com/"))
+    failed = delivery(state=DeliveryState.FAILED)
+    kept = Kept(failed, (0, 7), 100)
+    outcome = [resend.Planned(kept)]
+    store = FakeStore([task], drawn, [failed])
+    asked: list[str] = []
+
+    def resent(gateway: object, delivery_id: str) -> resend.Plan:
+        asked.append(delivery_id)
+        if not outcome[0].reason:
+            store.told.append(replace(failed, state=DeliveryState.PENDING, attempts_before=failed.attempt))
+        return resend.Plan(tuple(outcome), ())
+
+    monkeypatch.setattr(resending, "_resent", resent)
+    async with served(tmp_path, store, tenants=["acme", "admin"]) as world:
+        admin = {"Authorization": f"Bearer {world.keys['admin']}"}
+        post = partial(world.client.post, "/deliveries/resend", allow_redirects=False)
+        assert 'action="/deliveries/resend"' in await world.text("/tasks/q", **admin)
+        none = await post(data={"delivery": "no-such"}, headers=admin)
+        tenant = {"Authorization": f"Bearer {world.keys['acme']}"}
+        other = await post(data={"delivery": "d"}, headers=tenant)
+        assert (none.status, other.status, asked) == (404, 403, [])
+        outcome[0] = resend.Planned(kept, "it is disabled")
+        disabled = await post(data={"delivery": "d"}, headers=admin)
+        assert disabled.status == 422 and f"--enable {kept.endpoint}" in await disabled.text()
+        outcome[0] = resend.Planned(kept)
+        done = await post(data={"delivery": "d"}, headers=admin)
+        assert (done.status, done.headers["Location"], asked) == (303, "/tasks/q#deliveries", ["d", "d"])
+        text = await world.text("/tasks/q", **admin)
+        assert "data-live" in text and 'action="/deliveries/resend"' not in text
 
 
 async def test_a_problem_is_a_page_to_people_and_a_document_to_programs(tmp_path: Path) -> None:
