@@ -34,6 +34,7 @@ TallystreamError
 │   ├── RegistryDownError
 │   ├── ModelServerDownError    the server that draws the samples does not answer
 │   └── GatewayDownError        the gateway that a command calls does not answer, or not now
+├── NotPermittedError           Kafka does not let who asks do this (HTTP 502)
 ├── RefusedError                a gateway will not do what a command asks of it
 ├── SignatureError              a callback was not signed by us (HTTP 401)
 ├── FencedError                 a newer owner has taken over; reopen, never patch
@@ -243,6 +244,13 @@ class ModelServerDownError(DependencyDownError):
 
 class GatewayDownError(DependencyDownError):
     code = "gateway_down"
+
+
+class NotPermittedError(TallystreamError):
+    """What each process has to be allowed is listed by ``tallystream topics acls``."""
+
+    code = "not_permitted"
+    http_status = 502
 
 
 class RefusedError(TallystreamError):

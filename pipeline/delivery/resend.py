@@ -28,7 +28,7 @@ from pipeline.delivery.history import (
 from pipeline.delivery.schedule import send_again
 from pipeline.events import Delivery, DeliveryState
 from pipeline.kafka.codec import Codec
-from pipeline.kafka.command_writer import CommandWriter, Unit
+from pipeline.kafka.command_writer import Command, CommandWriter, Unit
 from pipeline.kafka.records import Output
 from pipeline.settings import Settings
 from pipeline.topics import DELIVERIES
@@ -146,7 +146,7 @@ class Resend:
     def _writer(self) -> CommandWriter:
         return CommandWriter(
             self._settings,
-            "deliveries",
+            Command.RESEND_DELIVERIES,
             fenced="another command writes to deliveries; repeat this one",
             down="repeat it: nothing is asked for twice",
         )

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from pipeline.kafka.clients import READER
+from pipeline.kafka.command_writer import Command
 from pipeline.topics import (
     CONTROL,
     DEAD_LETTERS,
@@ -59,13 +60,21 @@ class Permission:
 
 @dataclass(frozen=True, slots=True)
 class _Needs:
-    """Topics, and the inputs that transactional ids of a sink are named after; a sink also reads what it wrote."""
+    """What a process does to topics, and under which transactional ids; a sink also reads what it wrote.
+
+    Attributes:
+        inputs: after which the ids of a sink are named, one a partition.
+        commands: whose ids it uses.
+    """
 
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     inputs: tuple[str, ...] = ()
+    commands: tuple[Command, ...] = ()
 
 
+OPERATOR: Final = "operator"
+"""Who runs the commands. A gateway that is to send dead letters again from its page needs this too."""
 _NEEDS: Final[Mapping[str, _Needs]] = {
     "batcher": _Needs(
         (REQUESTS, CONTROL, TURNS, SESSIONS, SAMPLES, DEAD_LETTERS, *LANES),
@@ -79,7 +88,16 @@ _NEEDS: Final[Mapping[str, _Needs]] = {
         (SAMPLES,),
     ),
     "webhook": _Needs((RESULTS, DELIVERIES), (DELIVERIES, DEAD_LETTERS)),
-    "gateway": _Needs((REQUESTS, SAMPLES, RESULTS, PROGRESS, DELIVERIES, DEAD_LETTERS), (REQUESTS, CONTROL)),
+    "gateway": _Needs(
+        (REQUESTS, SAMPLES, RESULTS, PROGRESS, DELIVERIES, DEAD_LETTERS),
+        (REQUESTS, CONTROL, DELIVERIES),
+        commands=(Command.RESEND_DELIVERIES,),
+    ),
+    OPERATOR: _Needs(
+        (REQUESTS, CONTROL, TURNS, SESSIONS, SAMPLES, RESULTS, PROGRESS, DELIVERIES, DEAD_LETTERS, *LANES),
+        (REQUESTS, CONTROL, TURNS, SAMPLES, RESULTS, DELIVERIES, DEAD_LETTERS, *LANES),
+        commands=tuple(Command),
+    ),
 }
 
 
@@ -95,10 +113,14 @@ def permissions(app: str) -> Iterator[Permission]:
             yield Permission(role, Operation.READ, Resource.TOPIC, topic)
         for topic in (*needs.writes, *changelog):
             yield Permission(role, Operation.WRITE, Resource.TOPIC, topic)
-        for group in (role, READER) if role in READ_BY else (READER,):
+        # An operator shows how far the agents have read, and sets it.
+        groups = READ_BY if role == OPERATOR else (role,) if role in READ_BY else ()
+        for group in (*groups, READER):
             yield Permission(role, Operation.READ, Resource.GROUP, f"{app}-{group}")
         own = needs.inputs or ((role,) if role in READ_BY else ())
         for name in own:
             yield Permission(
                 role, Operation.WRITE, Resource.TRANSACTIONAL_ID, f"{app}-{name}-", prefixed=True
             )
+        for name in needs.commands:
+            yield Permission(role, Operation.WRITE, Resource.TRANSACTIONAL_ID, f"{app}-{name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -18,6 +19,16 @@ from pipeline.settings import Settings
 _MOST_UNITS, _MOST_BYTES = 100, 4 * 1024 * 1024
 """Of one transaction, so that it ends well before its time-out."""
 
+
+class Command(StrEnum):
+    """What writes so; with the app's name it is the transactional id."""
+
+    RESEND_DELIVERIES = "deliveries"
+    REPLAY_LETTERS = "replay"
+    REPLAY_REQUESTS = "replay-requests"
+    REVOTE = "revote"
+
+
 Unit = Sequence[Output]
 """Records that are written together or not at all."""
 
@@ -29,17 +40,17 @@ class CommandWriter:
     every reader of its partitions until its time-out.
 
     Args:
-        name: of the command; with the app's it is the transactional id.
         fenced: what is said when a newer run has fenced this one.
         down: what is said after Kafka's own words when a repetition can help.
 
     Raises:
         FencedError: a newer run has begun; what this one has written is written.
+        NotPermittedError: Kafka does not let this user write so.
         BrokerDownError: Kafka is away; repeat the command.
     """
 
-    def __init__(self, settings: Settings, name: str, *, fenced: str, down: str) -> None:
-        self._producer = TransactionalProducer(settings, f"{settings.app}-{name}")
+    def __init__(self, settings: Settings, command: Command, *, fenced: str, down: str) -> None:
+        self._producer = TransactionalProducer(settings, f"{settings.app}-{command}")
         self._plainly = partial(said_plainly, fenced=fenced, down=down)
 
     def __enter__(self) -> Self:

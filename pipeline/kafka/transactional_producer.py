@@ -18,12 +18,18 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from pipeline import metrics
-from pipeline.errors import BrokerDownError, FencedError, RecordTooLargeError
+from pipeline.errors import BrokerDownError, FencedError, NotPermittedError, RecordTooLargeError
 from pipeline.kafka.clients import kafka_error, repeat, transactional_producer, write
 from pipeline.kafka.records import Output
 from pipeline.settings import Settings
 
 _Call = Callable[[], None]
+_NOT_PERMITTED = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
 
 
 class TransactionalProducer:
@@ -120,12 +126,16 @@ def said_plainly(call: Callable[[], None], *, fenced: str, down: str) -> None:
 
     Raises:
         FencedError: a newer command writes under the same transactional id.
+        NotPermittedError: Kafka does not let this user.
         BrokerDownError: Kafka is away.
     """
     try:
         call()
     except KafkaException as exception:
         error = kafka_error(exception)
+        if error.code() in _NOT_PERMITTED:
+            message = f"{error.str()}; `tallystream topics acls` lists what has to be allowed, and to whom"
+            raise NotPermittedError(message) from exception
         if error.fatal():
             raise FencedError(fenced) from exception
         raise BrokerDownError(f"{error.str()}; {down}") from exception

@@ -20,7 +20,7 @@ from functools import partial
 from pipeline.errors import DecodeError, InvalidRequestError
 from pipeline.events import InferenceRequest
 from pipeline.kafka.codec import Codec
-from pipeline.kafka.command_writer import CommandWriter, Unit
+from pipeline.kafka.command_writer import Command, CommandWriter, Unit
 from pipeline.kafka.dead_letters import REPLAYED, Source, decode_record, without_ours
 from pipeline.kafka.read_back import read_back
 from pipeline.kafka.records import Output, size_of
@@ -81,7 +81,7 @@ class AskAgain:
         """
         with CommandWriter(
             self._settings,
-            "replay-requests",
+            Command.REPLAY_REQUESTS,
             fenced="another replay has begun; repeat this one when that has ended",
             down="repeat it: nothing is asked twice",
         ) as writer:

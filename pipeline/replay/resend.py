@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pipeline.errors import DecodeError, WrongPartitionError
 from pipeline.events import InferenceRequest
 from pipeline.kafka.codec import Codec
-from pipeline.kafka.command_writer import CommandWriter, Unit
+from pipeline.kafka.command_writer import Command, CommandWriter, Unit
 from pipeline.kafka.dead_letters import REPLAYED, Cause, Source, without_ours
 from pipeline.kafka.records import Headers, Output, Place, size_of
 from pipeline.replay.letters import (
@@ -106,7 +106,7 @@ class Replay:
         """
         with CommandWriter(
             self._settings,
-            "replay",
+            Command.REPLAY_LETTERS,
             fenced="another replay has begun and goes on with what is left",
             down="repeat it: nothing is sent twice",
         ) as writer:

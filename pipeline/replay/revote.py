@@ -21,7 +21,7 @@ from pipeline.events import Kind, Opened, Result, Sample, Status
 from pipeline.fitting import fitted
 from pipeline.kafka.clients import value_of
 from pipeline.kafka.codec import Codec
-from pipeline.kafka.command_writer import CommandWriter
+from pipeline.kafka.command_writer import Command, CommandWriter
 from pipeline.kafka.read_back import read_back
 from pipeline.kafka.records import Output, result_identity
 from pipeline.replay.published import published
@@ -119,7 +119,7 @@ class Revote:
         """
         with CommandWriter(
             self._settings,
-            "revote",
+            Command.REVOTE,
             fenced="another revote has begun and goes on with what is left",
             down="repeat it: nothing is published twice",
         ) as writer:

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 
 from pipeline.health_server import read_agents
+from pipeline.settings import Settings
 from tests.eventually import eventually
 from tests.integration.own_pipeline import OwnPipeline, own_pipeline
 
@@ -31,14 +32,14 @@ def pipeline_with_gateways(folder: Path, count: int) -> Generator[tuple[OwnPipel
         for slot in range(count):
             stack.enter_context(pipeline.agents(["gateway"], slot=slot))
 
-        yield pipeline, ready_gateways(pipeline, count)
+        yield pipeline, ready_gateways(pipeline.settings, count)
 
 
-def ready_gateways(pipeline: OwnPipeline, count: int) -> list[str]:
-    """Where the pipeline's gateways are, once all of so many are ready."""
+def ready_gateways(settings: Settings, count: int) -> list[str]:
+    """Where a pipeline's gateways of this machine are, once all of so many are ready."""
 
     def urls() -> list[str]:
-        agents = read_agents(pipeline.settings)
+        agents = read_agents(settings)
         return [agent.url.removesuffix("/healthz") for agent in agents if "gateway" in agent.name]
 
     eventually(lambda: len(urls()) == count, _START)

@@ -44,7 +44,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
         folder: Path = tmp_path_factory.mktemp("traced")
         agents = ("aggregator", "webhook", "gateway")
         with own_pipeline(folder, agents=agents, env=env) as pipeline:
-            (url,) = ready_gateways(pipeline, 1)
+            (url,) = ready_gateways(pipeline.settings, 1)
             trace = uuid.uuid4().hex
             ids: list[str] = []
             own = {"traceparent": f"00-{trace}-{CLIENT_SPAN}-01", "tracestate": "vendor=7"}

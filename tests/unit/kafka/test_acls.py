@@ -5,7 +5,7 @@ from __future__ import annotations
 from typer.testing import CliRunner
 
 from pipeline.cli import app
-from pipeline.kafka.acls import Operation, Resource, permissions
+from pipeline.kafka.acls import OPERATOR, Operation, Resource, permissions
 from pipeline.topics import READ_BY, REQUESTS
 
 
@@ -15,11 +15,11 @@ def test_what_a_group_commits_offsets_of_it_may_read() -> None:
     assert {(role, f"a-{role}") for role in READ_BY} <= allowed
 
 
-def test_only_the_gateway_asks() -> None:
+def test_only_the_gateway_and_an_operator_ask() -> None:
     writers = {
         each.role for each in permissions("a") if (each.operation, each.name) == (Operation.WRITE, REQUESTS)
     }
-    assert writers == {"gateway"}
+    assert writers == {"gateway", OPERATOR}
 
 
 def test_nothing_is_named_twice_and_only_transactional_ids_by_their_beginning() -> None:

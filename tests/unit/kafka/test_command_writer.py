@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from pipeline.errors import ConfigError
 from pipeline.kafka import transactional_producer
-from pipeline.kafka.command_writer import CommandWriter
+from pipeline.kafka.command_writer import Command, CommandWriter
 from pipeline.kafka.records import Output
 from pipeline.settings import load_settings
 
@@ -53,7 +53,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 
 
 def writer() -> CommandWriter:
-    return CommandWriter(load_settings(), "name", fenced="f", down="d")
+    return CommandWriter(load_settings(), Command.REVOTE, fenced="f", down="d")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from pipeline.errors import BrokerDownError, FencedError
+from pipeline.errors import BrokerDownError, FencedError, NotPermittedError
 from pipeline.kafka import transactional_producer
 from pipeline.kafka.records import Output
 from pipeline.kafka.transactional_producer import TransactionalProducer, said_plainly
@@ -68,13 +68,19 @@ def test_calls_of_one_transaction_are_in_order(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    ("fatal", "error", "text"), [(True, FencedError, "gone"), (False, BrokerDownError, "; again")]
+    ("code", "fatal", "error", "text"),
+    [
+        (KafkaError._FENCED, True, FencedError, "gone"),
+        (KafkaError._FENCED, False, BrokerDownError, "; again"),
+        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, True, NotPermittedError, "topics acls"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, False, NotPermittedError, "topics acls"),
+    ],
 )
-def test_a_command_says_who_has_fenced_it_or_that_it_can_be_repeated(
-    fatal: bool, error: type[Exception], text: str
+def test_a_command_says_who_has_fenced_it_what_it_may_not_or_that_it_can_be_repeated(
+    code: int, fatal: bool, error: type[Exception], text: str
 ) -> None:
     def call() -> None:
-        raise KafkaException(KafkaError(KafkaError._FENCED, "x", fatal=fatal))
+        raise KafkaException(KafkaError(code, "x", fatal=fatal))
 
     with pytest.raises(error, match=text):
         said_plainly(call, fenced="gone", down="again")
