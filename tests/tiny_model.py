@@ -33,15 +33,21 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def tiny_llama(seed: int = 0, *, vocabulary: int = 259, context: int = 1024) -> LlamaForCausalLM:
-    """Two layers with grouped keys; weights wide enough that the logits of two tokens are well apart."""
+def tiny_llama(
+    seed: int = 0, *, vocabulary: int = 259, context: int = 1024, heads: tuple[int, int] = (4, 2)
+) -> LlamaForCausalLM:
+    """Two layers with grouped keys; weights wide enough that the logits of two tokens are well apart.
+
+    Args:
+        heads: of queries, and of keys.
+    """
     config = LlamaConfig(
         vocab_size=vocabulary,
         hidden_size=32,
         intermediate_size=64,
         num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        num_attention_heads=heads[0],
+        num_key_value_heads=heads[1],
         max_position_embeddings=context,
         initializer_range=0.15,
         tie_word_embeddings=False,
@@ -54,10 +60,13 @@ def tiny_llama(seed: int = 0, *, vocabulary: int = 259, context: int = 1024) -> 
         return LlamaForCausalLM(config).eval()
 
 
-def build_tiny_model(folder: Path, seed: int = 0, *, context: int = 1024) -> Path:
+def build_tiny_model(
+    folder: Path, seed: int = 0, *, context: int = 1024, heads: tuple[int, int] = (4, 2)
+) -> Path:
     """Write model and tokenizer into ``folder``, ready for ``TALLYSTREAM_MODEL``; the same seed, the same weights."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = tiny_tokenizer()
     tokenizer.save_pretrained(folder)
-    tiny_llama(seed, vocabulary=len(tokenizer), context=context).save_pretrained(folder)
+    model = tiny_llama(seed, vocabulary=len(tokenizer), context=context, heads=heads)
+    model.save_pretrained(folder)
     return folder

@@ -29,7 +29,7 @@ from pipeline.engine.runner import is_out_of_memory
 from pipeline.engine.sampler import draw
 from pipeline.engine.slot_table import SlotTable, Step, describe
 from pipeline.engine.telling import tell_done, tell_tokens
-from pipeline.errors import ContextExceededError, NonFiniteLogitsError, UnsupportedSamplingError
+from pipeline.errors import ContextExceededError, UnsupportedSamplingError
 from pipeline.events import ErrorInfo, FinishReason
 
 _log = structlog.get_logger(__name__)
@@ -173,7 +173,7 @@ class DecodeLoop:
 
         Rows end when all have drawn: for one that leaves another moves, with as much of the cache as it has drawn.
         """
-        ended: list[tuple[Row, FinishReason | None]] = []
+        ended: list[tuple[Row, FinishReason | Exception]] = []
         place = 0
         while steps:
             drawn = draw(
@@ -182,8 +182,8 @@ class DecodeLoop:
             now = self._clock()
             drawing: list[tuple[Row, Step]] = []
             for (row, step), token in zip(steps, drawn, strict=True):
-                if token is None:
-                    ended.append((row, None))
+                if isinstance(token, Exception):
+                    ended.append((row, token))
                     continue
                 piece, reason = row.accept(token, self._loaded.eos_ids, now)
                 tell_tokens(self._listener, row.task.key, piece)
@@ -193,11 +193,10 @@ class DecodeLoop:
                     drawing.append((row, step))
             steps, place = drawing, place + 1
         for row, reason in ended:
-            if reason is not None:
+            if isinstance(reason, Exception):
+                self._finish(row, FinishReason.ERROR, describe(reason), poisoned=True)
+            else:
                 self._finish(row, reason)
-                continue
-            message = "The model gave numbers that are not finite for this sample"
-            self._finish(row, FinishReason.ERROR, describe(NonFiniteLogitsError(message)), poisoned=True)
 
     def fail_all(self, error: Exception) -> None:
         """After an error that no row can be blamed for: end what runs, or what waits if nothing runs."""

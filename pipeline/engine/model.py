@@ -18,6 +18,7 @@ from typing import Any
 from pipeline.abacus.folder import FOLDER as ABACUS_FOLDER
 from pipeline.abacus.folder import NAME as ABACUS
 from pipeline.engine.default_model import prepare_default
+from pipeline.engine.model_traits import limits
 from pipeline.errors import ModelLoadError, TallystreamError
 from pipeline.settings import Settings, Weights, load_settings
 
@@ -47,7 +48,7 @@ def load_model(settings: Settings, report: Report = lambda line: None) -> Loaded
     """Load what ``settings.model`` names; the default model is fetched and converted at its first use.
 
     A model with a sliding attention window gets a context no longer than that window, since the
-    slot cache shows every row all of its past.
+    slot cache shows every row all of its past; one with longrope, no longer than it was at first.
 
     Raises:
         ModelLoadError: says in one sentence what is wrong and what to do.
@@ -57,18 +58,13 @@ def load_model(settings: Settings, report: Report = lambda line: None) -> Loaded
     report(f"loading {source}")
     model, tokenizer = _load_pretrained(source, settings)
     text_config = model.config.get_text_config()
-    limits = [settings.engine.context]
-    limits += [
-        value
-        for name in ("max_position_embeddings", "sliding_window")
-        if isinstance(value := getattr(text_config, name, None), int) and value > 0
-    ]
+    context = min(settings.engine.context, *limits(text_config))
     if settings.engine.weights is Weights.INT8:
         from pipeline.engine.int8 import quantise_checked
 
-        before, after = quantise_checked(model, tokenizer, min(limits))
+        before, after = quantise_checked(model, tokenizer, context)
         report(f"int8 weights: perplexity {after:.2f} instead of {before:.2f}")
-    return LoadedModel(model, tokenizer, min(limits), end_tokens(model, tokenizer))
+    return LoadedModel(model, tokenizer, context, end_tokens(model, tokenizer))
 
 
 def require_packages() -> None:

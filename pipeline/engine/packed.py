@@ -33,6 +33,11 @@ class PackedLinear(nn.Module):
         self._weight = _operators().mkldnn._reorder_linear_weight(linear.weight.detach(), rows)
         self._bias = linear.bias
 
+    @property
+    def weight(self) -> Tensor:
+        """[out, in], made anew at each call: for models that look at a layer's weights themselves."""
+        return self._weight.to_dense()
+
     def forward(self, inputs: Tensor) -> Tensor:
         """[…, in] to […, out]."""
         outputs: Tensor = _operators().mkldnn._linear_pointwise(

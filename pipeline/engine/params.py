@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from pipeline.errors import InvalidSamplingError
 
 MOST_TOP_LOGPROBS = 20
 """As many as OpenAI's API allows."""
+_LARGEST = sys.float_info.max
 
 
 def checked(params: SamplingParams) -> SamplingParams:
@@ -28,7 +29,9 @@ def checked(params: SamplingParams) -> SamplingParams:
     _require(_is_int(params.top_k) and params.top_k >= 0, "top_k", params.top_k, "an integer ≥ 0")
     _require(_is_number(params.min_p) and 0 <= params.min_p <= 1, "min_p", params.min_p, "in [0, 1]")
     penalty = params.repetition_penalty
-    _require(_is_number(penalty) and penalty > 0, "repetition_penalty", penalty, "> 0")
+    _require(
+        _is_number(penalty) and 0.01 <= penalty <= 100, "repetition_penalty", penalty, "from 0.01 to 100"
+    )
     budget = params.max_new_tokens
     _require(_is_int(budget) and budget >= 1, "max_new_tokens", budget, "an integer ≥ 1")
     seed = params.seed
@@ -59,7 +62,8 @@ def _require(valid: bool, name: str, value: object, wanted: str) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether it is one that a float can be; written so that neither NaN nor infinity is."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
 
 
 def _is_int(value: Any) -> bool:

@@ -23,16 +23,21 @@ class PromptEncoder:
 
         Raises:
             EmptyPromptError: there is nothing to answer.
-            BadMessagesError: the chat template refuses the turns.
+            BadMessagesError: the chat template refuses the turns, or nothing can be read of them.
         """
         if not any(message.content.strip() for message in messages if message.role != "system"):
             raise EmptyPromptError("The prompt is empty")
         text = self._render(messages) if self._tokenizer.chat_template else render_plain(messages)
         # A template writes the special tokens itself; asking for them again would double the BOS.
-        ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        try:
+            ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        except Exception as error:
+            raise BadMessagesError(f"The model's tokenizer can not read the messages: {error}") from error
         bos = self._tokenizer.bos_token_id
         if self._adds_bos and ids[:1] != [bos]:
             ids = [bos, *ids]
+        if not ids:
+            raise BadMessagesError("The model's chat template makes nothing of the messages")
         return tuple(ids)
 
     def _render(self, messages: Sequence[Message]) -> str:

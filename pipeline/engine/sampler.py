@@ -11,10 +11,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pipeline.errors import NonFiniteLogitsError
+
 # Below this a division by the temperature overflows and the distribution is greedy anyway.
 _COLDEST = 1e-5
 # A nucleus nearly always lies within so many tokens, and finding them costs far less than a full sort.
 _NUCLEUS_GUESS = 1024
+_NOT_FINITE = "The model gave numbers that are not finite for this sample"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +60,8 @@ class Draw:
     top: tuple[tuple[int, float], ...] = ()
 
 
-def draw(logits: Tensor, asks: Sequence[Ask]) -> list[Draw | None]:
-    """Draw one token for each row; ``None`` for a row whose logits are not finite.
+def draw(logits: Tensor, asks: Sequence[Ask]) -> list[Draw | Exception]:
+    """Draw one token for each row, or say why it gets none; a row that can not be drawn harms no other.
 
     Each row is drawn by itself from one uniform number of its own generator, so its token does not
     depend on its neighbours.
@@ -70,23 +73,32 @@ def draw(logits: Tensor, asks: Sequence[Ask]) -> list[Draw | None]:
     # The maximum is NaN if any score is, and infinite if any is +inf or all are -inf.
     finite: list[bool] = scores.amax(-1).isfinite().tolist()
     tokens = scores.argmax(-1)
+    failed: dict[int, Exception] = {}
     for row, ask in enumerate(asks):
-        if not finite[row]:
-            continue
-        penalised = _penalised(scores[row], ask)
-        if not ask.warp.greedy:
-            uniform = torch.rand((), generator=ask.generator, dtype=torch.float64).item()
-            tokens[row] = sample(penalised, ask.warp, uniform)
-        elif penalised is not scores[row]:
-            tokens[row] = penalised.argmax()
+        try:
+            if not finite[row]:
+                raise NonFiniteLogitsError(_NOT_FINITE)
+            if not ask.warp.greedy or ask.warp.repetition_penalty != 1.0:
+                tokens[row] = _token(scores[row], ask)
+        except Exception as error:
+            failed[row] = error
     normalisers = scores.logsumexp(-1)
     logprobs: list[float] = (scores.gather(-1, tokens[:, None])[:, 0] - normalisers).tolist()
     return [
-        Draw(token, logprobs[row], _top(scores[row], normalisers[row], asks[row].top))
-        if finite[row]
-        else None
+        failed.get(row) or Draw(token, logprobs[row], _top(scores[row], normalisers[row], asks[row].top))
         for row, token in enumerate(tokens.tolist())
     ]
+
+
+def _token(scores: Tensor, ask: Ask) -> int:
+    penalised = _penalised(scores, ask)
+    if ask.warp.greedy:
+        return int(penalised.argmax())
+    uniform = torch.rand((), generator=ask.generator, dtype=torch.float64).item()
+    token = int(sample(penalised, ask.warp, uniform))
+    if token >= len(scores):  # there is no sum to be at a quantile of
+        raise NonFiniteLogitsError(_NOT_FINITE)
+    return token
 
 
 def _penalised(scores: Tensor, ask: Ask) -> Tensor:

@@ -147,9 +147,9 @@ class SlotTable:
     def _forward(
         self, first: int, rows: list[Row], drafts: list[list[int]]
     ) -> tuple[list[Step] | None, ErrorInfo | None]:
-        tokens = [[row.generated[-1], *draft] for row, draft in zip(rows, drafts, strict=True)]
-        positions = [row.length - 1 for row in rows]
         try:
+            tokens = [[row.generated[-1], *draft] for row, draft in zip(rows, drafts, strict=True)]
+            positions = [row.length - 1 for row in rows]
             alone = len(rows) == len(self.active)
             logits = self._runner.decode(first, tokens, positions, fill=alone)
             if drafts[0] and not bool(logits.amax(-1).isfinite().all()):

@@ -17,6 +17,7 @@ from pipeline.engine.cache import WIDTH_STEP, SlotCache, round_down
 from pipeline.engine.decode_loop import DecodeLoop
 from pipeline.engine.grouped_heads import group_heads
 from pipeline.engine.model import LoadedModel, load_model
+from pipeline.engine.model_traits import caps_scores, require_same_bits
 from pipeline.engine.packed import pack
 from pipeline.engine.prefix import PrefixStore
 from pipeline.engine.prompt_lookup import Drafter
@@ -45,9 +46,20 @@ def load_for_slots(settings: Settings) -> LoadedModel:
 
 
 def tune(model: Any, options: EngineSettings) -> None:
-    """Have a model of transformers compute as the slot engine wants it: packed layers, no copies of heads."""
+    """Have a model of transformers compute as the slot engine wants it: packed layers, no copies of heads.
+
+    Raises:
+        ModelLoadError: equal bits are wanted, and this model does not give them.
+    """
+    if options.deterministic:
+        require_same_bits(model)
     packed = pack(model, options.rows) if options.packed else 0
-    _log.info("model tuned", packed_layers=packed, grouped_heads=group_heads(model))
+    grouped = group_heads(model, same_bits=options.deterministic)
+    _log.info("model tuned", packed_layers=packed, grouped_heads=grouped)
+    if caps_scores(model) and not grouped:
+        _log.warning(
+            "scores are not capped as this model wants it", reason="transformers' sdpa leaves that out"
+        )
 
 
 class SlotEngine(ThreadedEngine):

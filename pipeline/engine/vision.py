@@ -26,7 +26,7 @@ from pipeline.engine.telling import tell_done, tell_tokens
 from pipeline.engine.threaded import ThreadedEngine
 from pipeline.engine.vision_images import read_images, views
 from pipeline.engine.vision_model import VisionModel, load_vision_model
-from pipeline.errors import ContextExceededError, NonFiniteLogitsError
+from pipeline.errors import ContextExceededError
 from pipeline.events import ErrorInfo, FinishReason
 from pipeline.settings import Settings
 
@@ -83,8 +83,8 @@ class VisionEngine(ThreadedEngine):
             output = model(**self._prepare(row), use_cache=True, logits_to_keep=1)
             while True:
                 [drawn] = draw(output.logits[:, -1], [row.ask])
-                if drawn is None:
-                    raise NonFiniteLogitsError("The model gave numbers that are not finite for this sample")
+                if isinstance(drawn, Exception):
+                    raise drawn
                 piece, reason = row.accept(drawn, self._vision.loaded.eos_ids, self._clock())
                 tell_tokens(self._listener, row.task.key, piece)
                 if reason is not None:

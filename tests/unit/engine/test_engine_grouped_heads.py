@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
+from engine_support import run_all, running, task
 from torch.nn import functional
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward
 
 from pipeline.engine import grouped_heads
 from pipeline.engine.cache import SlotCache
@@ -50,6 +53,12 @@ def test_prompts_and_steps_have_the_numbers_of_transformers_own_attention(tiny, 
         torch.testing.assert_close(given, wanted, rtol=1e-5, atol=1e-5)
 
 
+def attention(few: int, *args, **options) -> torch.Tensor:
+    outputs, nothing = grouped_heads._attend(few, None, *args, **options)
+    assert nothing is None
+    return outputs
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("tokens", [1, 17, 40])
 @pytest.mark.parametrize("heads", [(4, 4), (6, 2), (8, 1)])
@@ -61,38 +70,98 @@ def test_any_shape_and_type_has_exact_attention_s_numbers(monkeypatch, dtype, to
     query = torch.randn(5, queries, tokens, 16, generator=chance).to(dtype)
     key, value = (torch.randn(5, keys, 96, 16, generator=chance).to(dtype)[:, :, :70] for _ in range(2))
     ends = torch.tensor([1, 20, 33, 69, 70])[:, None] - torch.arange(tokens).flip(0)
-    mask = (torch.arange(70) < ends.clamp(min=1)[:, :, None])[:, None]
+    by_row = (torch.arange(70) < ends.clamp(min=1)[:, :, None])[:, None]
     repeated = [each.double().repeat_interleave(queries // keys, 1) for each in (key, value)]
-    for scaling in (None, 0.4):
+    for scaling, mask in ((None, by_row), (0.4, by_row), (0.4, by_row[2:3])):
         exact = functional.scaled_dot_product_attention(
             query.double(), *repeated, attn_mask=mask, scale=scaling
         )
-        given, _ = grouped_heads._attend(None, query, key, value, mask, scaling=scaling)
-        assert given.dtype is dtype and given.is_contiguous()
-        near = 4 * torch.finfo(dtype).eps * float(exact.abs().max())
-        torch.testing.assert_close(given.double(), exact.transpose(1, 2), rtol=0, atol=max(near, 1e-6))
+        for few in (0, 32):
+            given = attention(few, query, key, value, mask, scaling=scaling)
+            assert given.dtype is dtype and given.is_contiguous()
+            near = 4 * torch.finfo(dtype).eps * float(exact.abs().max())
+            torch.testing.assert_close(given.double(), exact.transpose(1, 2), rtol=0, atol=max(near, 1e-6))
+
+
+@pytest.mark.parametrize("tokens", [1, 40])
+def test_capped_scores_are_those_of_transformers_plain_attention(tokens):
+    query, key, value = torch.randn(2, 4, tokens, 16), torch.randn(2, 2, 50, 16), torch.randn(2, 2, 50, 24)
+    mask = torch.rand(2, 1, tokens, 50) < 0.7
+    module = SimpleNamespace(num_key_value_groups=2, training=False)
+    added = torch.where(mask, 0.0, torch.finfo(torch.float32).min)
+    for cap in (0.5, 3.0):
+        wanted, _ = eager_attention_forward(module, query, key, value, added, scaling=0.7, softcap=cap)
+        given = attention(32, query, key, value, mask, scaling=0.7, softcap=cap)
+        torch.testing.assert_close(given, wanted)
+        assert not torch.allclose(given, attention(32, query, key, value, mask, scaling=0.7))
 
 
 def test_a_row_has_the_same_bits_in_any_company():
     query, key, value = torch.randn(16, 6, 1, 16), torch.randn(16, 2, 70, 16), torch.randn(16, 2, 70, 16)
     mask = torch.rand(16, 1, 1, 70) < 0.8
-    whole, _ = grouped_heads._attend(None, query, key, value, mask)
+    whole = attention(32, query, key, value, mask)
     for count in range(1, 16):
-        some, _ = grouped_heads._attend(None, query[:count], key[:count], value[:count], mask[:count])
-        assert torch.equal(some, whole[:count])
+        assert torch.equal(
+            attention(32, query[:count], key[:count], value[:count], mask[:count]), whole[:count]
+        )
+
+
+@pytest.mark.parametrize("shared", [1, 2, 3, 4, 5, 8, 16])
+@pytest.mark.parametrize("size", [32, 64, 128])
+def test_where_bits_count_they_do_not_depend_on_the_longest_neighbour(shared, size):
+    query, key, value = (
+        torch.randn(1, shared, 1, size),
+        torch.randn(1, 1, 768, size),
+        torch.randn(1, 1, 768, size),
+    )
+    mask = torch.arange(768) < 190
+    by_width = [
+        attention(0, query, key[:, :, :width], value[:, :, :width], mask[None, None, None, :width])
+        for width in (192, 256, 448, 768)
+    ]
+    assert all(torch.equal(each, by_width[0]) for each in by_width)
 
 
 def test_a_bad_row_harms_no_other_and_a_token_that_sees_nothing_is_finite():
     query, key, value = torch.randn(3, 6, 1, 16), torch.randn(3, 2, 8, 16), torch.randn(3, 2, 8, 16)
     mask = torch.ones(3, 1, 1, 8, dtype=torch.bool)
     mask[2] = False
-    good, _ = grouped_heads._attend(None, query, key, value, mask)
+    good = attention(32, query, key, value, mask)
     key[0, 0, 3, 1] = torch.nan
-    bad, _ = grouped_heads._attend(None, query, key, value, mask)
+    bad = attention(32, query, key, value, mask)
     assert bad[0].isnan().any() and torch.equal(bad[1:], good[1:]) and good.isfinite().all()
 
 
-def test_the_kernel_is_given_the_cache_itself(tiny, grouped, monkeypatch):
+def test_what_is_hidden_has_no_weight_however_low_the_scores_are():
+    query, key = torch.full((1, 1, 1, 16), 100.0), torch.full((1, 1, 4, 16), -100.0)
+    value = torch.ones(1, 1, 4, 16)
+    value[:, :, 3] = 50.0
+    mask = torch.tensor([True, True, True, False])[None, None, None]
+    assert torch.equal(attention(32, query, key, value, mask), torch.ones(1, 1, 1, 16))
+
+
+@pytest.fixture(scope="module")
+def shared_by_four(tmp_path_factory):
+    """Four query heads on one key head, as far as equal bits can go."""
+    folder = build_tiny_model(tmp_path_factory.mktemp("models") / "four", heads=(4, 1))
+    return load_for_slots(load_settings(model=str(folder), engine={"deterministic": True, "rows": 16}))
+
+
+def test_deterministic_rows_have_the_same_bits_beside_shorter_and_longer_ones(shared_by_four):
+    tasks = [
+        task(i, "x" * (18 * i + 5), seed=i, temperature=0.8, max_new_tokens=12, top_logprobs=0)
+        for i in range(16)
+    ]
+    seen: list[dict[str, float | None]] = []
+    for some in (tasks, tasks[:5], tasks[5:9]):
+        with running(shared_by_four, rows=16, deterministic=True) as (engine, recorder):
+            done = run_all(engine, recorder, some)
+        seen.append({each.key.request_id: each.mean_logprob for each in done})
+    assert len(seen[0]) == 16
+    assert all(seen[0][name] == logprob for part in seen[1:] for name, logprob in part.items())
+
+
+def test_the_kernel_is_given_the_cache_itself(tiny, monkeypatch):
     heads: list[tuple[int, int]] = []
     plain = functional.scaled_dot_product_attention
 
@@ -101,8 +170,9 @@ def test_the_kernel_is_given_the_cache_itself(tiny, grouped, monkeypatch):
         return plain(query, key, value, **options)
 
     monkeypatch.setattr(functional, "scaled_dot_product_attention", watched)
-    monkeypatch.setattr(grouped_heads, "_FEW", 0)
-    logits_of(tiny, grouped)
+    by_kernel = copy.deepcopy(tiny.model)
+    assert group_heads(by_kernel, same_bits=True)
+    logits_of(tiny, by_kernel)
     assert set(heads) == {(2, 2)}
     heads.clear()
     logits_of(tiny, tiny.model)
@@ -120,7 +190,7 @@ def test_generate_goes_on_as_before(tiny, grouped):
     assert drawn[0] == drawn[1]
 
 
-def test_a_bias_by_position_is_left_to_transformers(grouped):
+def test_a_bias_by_position_and_a_mask_of_numbers_are_left_to_transformers(grouped):
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     attend = ALL_ATTENTION_FUNCTIONS[grouped.config._attn_implementation]
@@ -132,6 +202,9 @@ def test_a_bias_by_position_is_left_to_transformers(grouped):
     wanted, _ = sdpa_attention_forward(module, query, key, value, mask, scaling=0.5, position_bias=bias)
     other, _ = attend(module, query, key, value, mask, scaling=0.5)
     assert torch.equal(given, wanted) and not torch.allclose(given, other)
+    added = torch.where(mask, bias, -torch.inf)
+    given, _ = attend(module, query, key, value, added, scaling=0.5)
+    torch.testing.assert_close(given, wanted)
 
 
 def test_other_attention_and_other_devices_stay_as_they_are(tiny):

@@ -66,7 +66,7 @@ def test_they_are_those_of_a_plain_forward_in_any_company(tiny, options, company
 
 
 def test_more_than_the_vocabulary_holds_is_the_vocabulary_and_zero_the_drawn_token_alone(tiny):
-    asked = [task("none", top_logprobs=0, max_new_tokens=3), task("most", top_logprobs=20, max_new_tokens=3)]
+    asked = [task(n, top_logprobs=n, temperature=0, max_new_tokens=3) for n in (0, 20)]
     with running(tiny) as (engine, recorder):
         none, most = run_all(engine, recorder, asked)
     assert [len(position.top) for position in none.positions] == [0] * 3

@@ -77,6 +77,12 @@ def test_a_layer_gives_the_plain_ones_numbers_for_any_shape_and_a_bad_row_harms_
     assert torch.equal(bad[[0, 2, 3]], good[[0, 2, 3]])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_models_own_code_finds_the_weights(dtype):
+    plain = nn.Linear(96, 40, bias=False).to(dtype)
+    assert torch.equal(PackedLinear(plain, 16).weight, plain.weight)
+
+
 def test_what_is_no_plain_layer_is_left_as_it_is(tiny):
     model = copy.deepcopy(tiny.model)
     quantise(model)

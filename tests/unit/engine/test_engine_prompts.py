@@ -72,6 +72,23 @@ def test_a_template_without_system_turns_gets_it_in_the_first_user_turn():
     assert fold_system(HELLO) == HELLO
 
 
+def test_turns_of_which_a_template_makes_nothing_harm_nobody(tiny):
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = (
+        "{% for message in messages if message['role'] == 'user' %}{{ message['content'] }}{% endfor %}"
+    )
+    empty = replace(task("empty"), messages=(Message("assistant", "hi"),))
+    with running(replace(tiny, tokenizer=tokenizer)) as (engine, recorder):
+        bad, fine = run_all(engine, recorder, [empty, task("fine", "hello", temperature=0, max_new_tokens=5)])
+    assert bad.error.code == "bad_messages" and not bad.error.retriable
+    assert fine.error is None and fine.completion_tokens
+
+
+def test_a_text_that_the_tokenizer_can_not_read_fails_with_a_code():
+    with pytest.raises(BadMessagesError, match="tokenizer"):
+        PromptEncoder(tiny_tokenizer()).encode((Message("user", "\ud800"),))
+
+
 def test_turns_that_a_template_refuses_fail_with_a_code():
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = "{{ raise_exception('Roles must alternate') }}"

@@ -15,7 +15,8 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from pipeline.engine.sampler import Ask, Warp, draw, sample
+from pipeline.engine.sampler import Ask, Draw, Warp, draw, sample
+from pipeline.errors import NonFiniteLogitsError
 
 
 def reference(scores: torch.Tensor, warp: Warp) -> torch.Tensor:
@@ -79,8 +80,24 @@ def test_rows_that_are_not_finite_draw_nothing_and_the_others_do():
     logits[0, 2], logits[1, 2], logits[2] = math.nan, math.inf, -math.inf
     logits[3, :4] = -math.inf
     drawn = draw(logits, [Ask(Warp(1.0, top_p=0.9), torch.Generator()) for _ in range(4)])
-    assert drawn[:3] == [None, None, None]
-    assert drawn[3] is not None and drawn[3].token == 4
+    assert [type(each) for each in drawn[:3]] == [NonFiniteLogitsError] * 3
+    assert isinstance(drawn[3], Draw) and drawn[3].token == 4
+
+
+@pytest.mark.parametrize("top_p", [1.0, 0.9])
+def test_a_row_that_can_not_be_drawn_fails_alone(top_p):
+    logits = torch.randn(3, 50) + 10
+    asks = [
+        Ask(Warp(0.8, top_p=top_p, repetition_penalty=penalty), torch.Generator().manual_seed(3), {1, 2})
+        for penalty in (1.0, 1e-300, 1.2)
+    ]
+    first, bad, last = draw(logits, asks)
+    assert isinstance(bad, Exception)
+    fresh = [Ask(ask.warp, torch.Generator().manual_seed(3), {1, 2}) for ask in asks]
+    for place, drawn in ((0, first), (2, last)):
+        assert isinstance(drawn, Draw)
+        (alone,) = draw(logits[place : place + 1], fresh[place : place + 1])
+        assert isinstance(alone, Draw) and alone.token == drawn.token
 
 
 def test_a_row_draws_the_same_beside_any_others():
