@@ -106,14 +106,12 @@ def test_a_row_has_the_same_bits_in_any_company():
         )
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shared", [1, 2, 3, 4, 5, 8, 16])
 @pytest.mark.parametrize("size", [32, 64, 128])
-def test_where_bits_count_they_do_not_depend_on_the_longest_neighbour(shared, size):
-    query, key, value = (
-        torch.randn(1, shared, 1, size),
-        torch.randn(1, 1, 768, size),
-        torch.randn(1, 1, 768, size),
-    )
+def test_where_bits_count_they_do_not_depend_on_the_longest_neighbour(dtype, shared, size):
+    query = torch.randn(1, shared, 1, size).to(dtype)
+    key, value = torch.randn(2, 1, 1, 768, size).to(dtype)
     mask = torch.arange(768) < 190
     by_width = [
         attention(0, query, key[:, :, :width], value[:, :, :width], mask[None, None, None, :width])
