@@ -34,7 +34,12 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def tiny_llama(
-    seed: int = 0, *, vocabulary: int = 259, context: int = 1024, heads: tuple[int, int] = (4, 2)
+    seed: int = 0,
+    *,
+    vocabulary: int = 259,
+    context: int = 1024,
+    heads: tuple[int, int] = (4, 2),
+    head_size: int = 8,
 ) -> LlamaForCausalLM:
     """Two layers with grouped keys; weights wide enough that the logits of two tokens are well apart.
 
@@ -48,6 +53,7 @@ def tiny_llama(
         num_hidden_layers=2,
         num_attention_heads=heads[0],
         num_key_value_heads=heads[1],
+        head_dim=head_size,
         max_position_embeddings=context,
         initializer_range=0.15,
         tie_word_embeddings=False,
@@ -61,12 +67,17 @@ def tiny_llama(
 
 
 def build_tiny_model(
-    folder: Path, seed: int = 0, *, context: int = 1024, heads: tuple[int, int] = (4, 2)
+    folder: Path,
+    seed: int = 0,
+    *,
+    context: int = 1024,
+    heads: tuple[int, int] = (4, 2),
+    head_size: int = 8,
 ) -> Path:
     """Write model and tokenizer into ``folder``, ready for ``TALLYSTREAM_MODEL``; the same seed, the same weights."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = tiny_tokenizer()
     tokenizer.save_pretrained(folder)
-    model = tiny_llama(seed, vocabulary=len(tokenizer), context=context, heads=heads)
+    model = tiny_llama(seed, vocabulary=len(tokenizer), context=context, heads=heads, head_size=head_size)
     model.save_pretrained(folder)
     return folder

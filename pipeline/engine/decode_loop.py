@@ -70,10 +70,7 @@ class DecodeLoop:
         """One turn, as numbered above."""
         self._sweep()
         self._admit()
-        evicted = self._table.make_room(self._reader.store.clear)
-        if evicted and not self._table.active:
-            self._finish(evicted.pop(), FinishReason.ERROR, describe(MemoryError()))
-        self._wait_again(evicted)
+        self._wait_again(self._table.make_room(self._reader.store.clear))
         if not self._table.active:
             return
         results = self._table.step()

@@ -141,7 +141,7 @@ def test_what_is_hidden_has_no_weight_however_low_the_scores_are():
 @pytest.fixture(scope="module")
 def shared_by_four(tmp_path_factory):
     """Four query heads on one key head, as far as equal bits can go."""
-    folder = build_tiny_model(tmp_path_factory.mktemp("models") / "four", heads=(4, 1))
+    folder = build_tiny_model(tmp_path_factory.mktemp("models") / "four", heads=(4, 1), head_size=64)
     return load_for_slots(load_settings(model=str(folder), engine={"deterministic": True, "rows": 16}))
 
 

@@ -85,6 +85,8 @@ def test_other_ropes_one_for_each_kind_of_layer_too_are_as_long_as_they_say():
     assert list(limits(config)) == [4096]
     config.rope_parameters["full"] = {"rope_type": "longrope"}
     assert list(limits(config)) == [4096, 256]
+    config.rope_parameters["full"]["original_max_position_embeddings"] = 512
+    assert list(limits(config)) == [4096, 512]
 
 
 def test_capped_scores_are_capped(tmp_path):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from engine_support import Recorder, task
 
 from pipeline.engine.cache import SlotCache
+from pipeline.engine.decode_loop import DecodeLoop
+from pipeline.engine.inbox import Inbox
+from pipeline.engine.model import LoadedModel
 from pipeline.engine.prefix import Prefix
 from pipeline.engine.slot_table import SlotTable, Step
 
@@ -122,3 +127,21 @@ def test_who_had_to_leave_for_memory_is_the_newest_and_no_more_run_for_a_while(
     relieved = iter([True, False, False])
     assert table.make_room(lambda: next(relieved)) == [rows[2]]
     assert (table.active, table.limit) == (rows[:2], 2)
+
+
+def test_who_had_to_leave_goes_on_before_the_one_that_was_joining_and_the_oldest_first(
+    tiny: LoadedModel,
+) -> None:
+    inbox = Inbox()
+    for name in ("oldest", "older", "joining", "waiting"):
+        inbox.submit(task(name))
+    oldest, older, joining, waiting = (inbox.take() for _ in range(4))
+    assert oldest and older and joining and waiting
+    inbox.put_back([waiting])
+    table: Any = SlotTable(FailingRunner(), 8)  # type: ignore[arg-type]
+    reader: Any = SimpleNamespace(chunk=16)
+    loop = DecodeLoop(tiny, table, reader, inbox, Recorder(), time.time)
+    loop._joining = joining
+    loop._wait_again([older, oldest])
+    assert [inbox.take() for _ in range(5)] == [oldest, older, joining, waiting, None]
+    assert loop._joining is None
