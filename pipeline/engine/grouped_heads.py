@@ -24,7 +24,6 @@ _FEW: Final = 32
 """Tokens a row up to which two products are faster than PyTorch's kernel."""
 _AT_ONCE: Final = 4 * 1024 * 1024
 """Bytes of keys that are made float32 at once: what a processor keeps near."""
-
 _HIDDEN: Final = torch.finfo(torch.float32).min
 """Finite, so that a token that sees nothing (padding) has numbers too."""
 
