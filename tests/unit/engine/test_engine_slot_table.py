@@ -35,23 +35,27 @@ class FailingRunner:
         return torch.zeros(len(tokens), 1, 5)
 
 
-def filled(runner: FailingRunner, *lengths: int) -> tuple[SlotTable, list[Any]]:
-    table: Any = SlotTable(runner, 8)  # type: ignore[arg-type]
+def filled(runner: Any, *lengths: int) -> tuple[Any, list[Any]]:
+    table = SlotTable(runner, 8)
     rows = [
         SimpleNamespace(length=length, generated=[1], number=place) for place, length in enumerate(lengths)
     ]
+    join(table, rows)
+    return table, rows
+
+
+def join(table: Any, rows: list[Any]) -> None:
     for row in rows:
         prefix = Prefix(range(row.length - 1))
         prefix.layers = [(LIKE.expand(1, 1, row.length - 1, 4),) * 2]
         table.join(row, prefix)
-    return table, rows
 
 
 def test_one_more_row_fits_if_the_next_token_of_the_longest_does() -> None:
     table, _ = filled(FailingRunner(max_tokens=128), 63)
     short: Any = SimpleNamespace(length=10)
     assert table.fits(short)
-    table.active[0].length = 64  # type: ignore[misc]
+    table.active[0].length = 64
     assert not table.fits(short)
 
 
@@ -103,10 +107,7 @@ def test_the_last_to_leave_takes_all_limits_with_it() -> None:
     assert table.limit == 8 and runner.cache.bytes == 0
     runner.most = 8
     runner.asked.clear()
-    for row in rows:
-        prefix = Prefix(range(row.length - 1))
-        prefix.layers = [(LIKE.expand(1, 1, row.length - 1, 4),) * 2]
-        table.join(row, prefix)
+    join(table, rows)
     table.step()
     assert runner.asked == [(2, True)]
 
@@ -138,7 +139,7 @@ def test_who_had_to_leave_goes_on_before_the_one_that_was_joining_and_the_oldest
     oldest, older, joining, waiting = (inbox.take() for _ in range(4))
     assert oldest and older and joining and waiting
     inbox.put_back([waiting])
-    table: Any = SlotTable(FailingRunner(), 8)  # type: ignore[arg-type]
+    table, _ = filled(FailingRunner())
     reader: Any = SimpleNamespace(chunk=16)
     loop = DecodeLoop(tiny, table, reader, inbox, Recorder(), time.time)
     loop._joining = joining
