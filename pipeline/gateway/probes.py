@@ -25,7 +25,7 @@ class Health(BaseModel):
 
 
 class Readiness(BaseModel):
-    """Whether the view has once been up to date, and why it does not go on, if it does not."""
+    """Whether tasks are found and heard, and why the view does not go on, if it does not."""
 
     ready: bool
     problem: str | None
@@ -40,9 +40,10 @@ async def healthz(request: web.Request) -> web.Response:
 
 @public
 async def readyz(request: web.Request) -> web.Response:
-    """The view has once been up to date, so that what is asked for can be found."""
-    store = gateway_of(request).store
-    readiness = Readiness(ready=await store.caught_up(), problem=store.problem)
+    """The view has once been up to date, so that what is asked for can be found, and progress is followed."""
+    gateway = gateway_of(request)
+    ready = gateway.hub.hears and await gateway.store.caught_up()
+    readiness = Readiness(ready=ready, problem=gateway.store.problem)
     return web.json_response(readiness.model_dump(), status=200 if readiness.ready else 503)
 
 

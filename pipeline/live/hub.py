@@ -48,6 +48,7 @@ class Hub:
 
     Attributes:
         dropped: listeners that were too slow, so far.
+        hears: it is known from where on everything is heard.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Hub:
         self._open: set[Listener] = set()
         self._closed = False
         self.dropped = 0
+        self.hears = False
 
     @property
     def listeners(self) -> int:
@@ -91,6 +93,7 @@ class Hub:
         """
         self._lost_to = {partition: offset - 1 for partition, offset in progress.items()}
         self._complete_from = requests
+        self.hears = True
 
     def stored(self, records: Sequence[Stored]) -> None:
         """What the view has stored; of its listeners' kind, and called on its thread."""

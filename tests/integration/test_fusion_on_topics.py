@@ -38,9 +38,13 @@ def test_two_answers_that_are_level_are_judged_in_both_orders(asker: Asker) -> N
     """Samples 0 to 3 answer; 4 sees the leader first and prefers the other, 5 sees them the other way round."""
     request_id = asker.ask("answers=7,7,8,8,B,A", mode=Mode.DEEP, sampling=SamplingOverrides(n=4))
     result = asker.finals([request_id])[request_id]
-    reviews = {
-        s.sample_index: s for s in asker.of(Sample) if (s.request_id, s.role) == (request_id, Role.REVIEW)
-    }
+
+    def reviews_of() -> dict[int, Sample]:
+        mine = (s for s in asker.of(Sample) if (s.request_id, s.role) == (request_id, Role.REVIEW))
+        return {s.sample_index: s for s in mine}
+
+    asker.until(lambda: len(reviews_of()) == 2, "both reviews")  # another topic, perhaps read later
+    reviews = reviews_of()
     shown, swapped = (Pair.of(reviews[index].path) for index in (4, 5))
     assert shown is not None and swapped == Pair(shown.b, shown.a)
     assert (result.status, result.chosen_sample, result.revision) == (Status.DONE, shown.b, 1)

@@ -413,6 +413,8 @@ async def test_what_is_not_there(tmp_path: Path) -> None:
 
 async def test_readiness(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
+        assert (await here.call("GET", "/readyz"))[0] == 503, "it does not hear of what is drawn yet"
+        here.gateway.hub.begun({0: 0}, {0: 0})
         assert (await here.call("GET", "/readyz"))[0] == 200
         here.store.ready = False
         assert (await here.call("GET", "/readyz"))[0] == 503
