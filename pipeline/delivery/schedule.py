@@ -103,6 +103,11 @@ def give_up_at(delivery: Delivery, policy: RetryPolicy) -> int:
     return (delivery.next_due_at or 0) + round(1000 * (1 + policy.spread) * sum(left))
 
 
+def untried(delivery: Delivery) -> bool:
+    """Whether it waits for its first attempt: since it was asked for, or since it was last sent again."""
+    return delivery.state is DeliveryState.PENDING and delivery.attempt == delivery.attempts_before
+
+
 def send_again(delivery: Delivery, now_ms: int) -> Delivery:
     """The same callback, due at once, with the whole schedule before it; its id and body stay."""
     return replace(

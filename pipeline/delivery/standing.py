@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipeline.delivery.outcome import Outcome, OutcomeCode
-from pipeline.events import Delivery, DeliveryState
+from pipeline.delivery.schedule import untried
+from pipeline.events import Delivery
 
 _DAY_MS = 86_400_000
 
@@ -51,7 +52,7 @@ NOTHING_KNOWN = Standing()
 
 def told_by(delivery: Delivery) -> Standing | None:
     """What a record says of its endpoint; None for one that waits for its first attempt, the first again included."""
-    if delivery.state is DeliveryState.PENDING and delivery.attempt == delivery.attempts_before:
+    if untried(delivery):
         return None
     disabled = delivery.error is not None and delivery.error.code == OutcomeCode.ENDPOINT_DISABLED
     since = delivery.failing_since

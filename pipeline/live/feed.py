@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.delivery.payload import wanted
+from pipeline.delivery.schedule import untried
 from pipeline.events import (
     Delivery,
-    DeliveryState,
     InferenceRequest,
     Opened,
     Progress,
@@ -198,10 +198,8 @@ class Feed:
                 self._samples.add(event.sample_index)
             case Result() if event.status.terminal:
                 self._final = event
-            case Delivery() if (
-                event.state is DeliveryState.PENDING and event.attempt == event.attempts_before
-            ):
-                self._settled.discard(event.revision)  # not tried yet, or to be sent again
+            case Delivery() if untried(event):
+                self._settled.discard(event.revision)
                 self._asked_at = event.updated_at
             case Delivery():
                 self._settled.add(event.revision)

@@ -48,7 +48,6 @@ class Hub:
 
     Attributes:
         dropped: listeners that were too slow, so far.
-        hears: it is known from where on everything is heard.
     """
 
     def __init__(
@@ -72,7 +71,11 @@ class Hub:
         self._open: set[Listener] = set()
         self._closed = False
         self.dropped = 0
-        self.hears = False
+
+    @property
+    def hears(self) -> bool:
+        """Whether it is known from where on everything is heard."""
+        return bool(self._complete_from)
 
     @property
     def listeners(self) -> int:
@@ -93,7 +96,6 @@ class Hub:
         """
         self._lost_to = {partition: offset - 1 for partition, offset in progress.items()}
         self._complete_from = requests
-        self.hears = True
 
     def stored(self, records: Sequence[Stored]) -> None:
         """What the view has stored; of its listeners' kind, and called on its thread."""
